@@ -354,6 +354,7 @@ def read_cluster(value: Object) -> DesiredCluster:
         timing=spec["timing"],
         storage_size=spec["storage"]["size"],
         storage_class=spec["storage"].get("storageClassName"),
+        version=spec.get("version", ""),
         config=spec.get("config") or {},
         delete_topic_enable=bool(spec.get("deleteTopicEnable", True)),
         resources=spec.get("resources") or {},

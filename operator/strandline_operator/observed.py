@@ -66,7 +66,7 @@ class DesiredCluster:
     """A BrokerCluster's spec; config is by field of the spec.
 
     resources and the fields of pod are Kubernetes' own; spread_nodes is None where the operator
-    decides.
+    decides. version is "" where the spec names none; image is "" until `versions` has chosen it.
     """
 
     ref: ObjectRef
@@ -83,6 +83,8 @@ class DesiredCluster:
     spread_nodes: str | None
     external: DesiredListener | None = None
     is_rolling_paused: bool = False
+    version: str = ""
+    image: str = ""
 
     @property
     def broker_ids(self) -> tuple[BrokerId, ...]:

@@ -280,7 +280,7 @@ def _container(cluster: DesiredCluster, config: OperatorConfig) -> Object:
     config_file = f"{CONFIG_PATH}/{CONFIG_NAME}"
     return {
         "name": "broker",
-        "image": config.broker_image,
+        "image": cluster.image,
         "imagePullPolicy": config.broker_image_pull_policy,
         # tini is process 1: the kernel ignores SIGKILL from inside for process 1, and
         # `kubectl exec ... kill -9` must reach the broker.

@@ -21,7 +21,7 @@ from strandline.model import (
     StoredPartition,
 )
 
-from . import external, growth
+from . import external, growth, versions
 from .cluster_health import cluster_conditions
 from .conditions import (
     READY,
@@ -254,11 +254,11 @@ def _stored(
 
 
 def _broker_rows(cluster: DesiredCluster, observed: ObservedCluster) -> list[Object]:
-    """Return a row for each broker: leaders, replicas, whether it may restart, and its volume."""
+    """Return a row for each broker: leaders, replicas, whether it may restart, volume, version."""
     states = _states(observed.partitions)
     leaders = Counter(state.leader for state in states)
     replicas = Counter(broker_id for state in states for broker_id in state.replicas)
-    volumes = growth.volumes(cluster, observed)
+    volumes, running = growth.volumes(cluster, observed), versions.running(cluster, observed)
     rows: list[Object] = []
     for broker_id in cluster.broker_ids:
         restart = restart_of(broker_id, observed.partitions)
@@ -273,6 +273,8 @@ def _broker_rows(cluster: DesiredCluster, observed: ObservedCluster) -> list[Obj
             row["epoch"] = observed.broker_epochs[broker_id]
         if broker_id in volumes:
             row["volume"] = volumes[broker_id]
+        if broker_id in running:
+            row["version"] = running[broker_id]
         rows.append(row)
     return rows
 

@@ -82,6 +82,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
         {
             "replicas": 3,
             "timing": "demo",
+            "version": "0.1.0",
             "storage": {"size": "1Gi", "storageClassName": "standard"},
             "config": {
                 "replicaLagTimeMaxMs": 10_000,

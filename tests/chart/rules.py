@@ -8,6 +8,7 @@ from tests.chart.cases import GONE, Rule
 from tests.chart.listener_rules import LISTENER_RULES
 from tests.chart.partition_rules import PARTITION_RULES
 from tests.chart.pod_cases import POD_RULES
+from tests.chart.version_rules import VERSION_RULES
 
 _OTHER_HOLDER = "broker-2/uid/nonce"
 
@@ -311,4 +312,7 @@ _POD: Final = [
     for message, refused, accepted in POD_RULES
 ]
 
-RULES: Final = [*_CLUSTER, *_POD, *LISTENER_RULES, *_TOPIC, *_BROKER, *PARTITION_RULES]
+RULES: Final = [
+    *(*_CLUSTER, *_POD, *LISTENER_RULES, *VERSION_RULES),
+    *(*_TOPIC, *_BROKER, *PARTITION_RULES),
+]

@@ -30,6 +30,8 @@ NODE_LIMIT_MS = 90_000
 ROLL_LIMIT_MS = 240_000
 PAUSE = "strandline.dev/pause-rolling"
 LOG_SECONDS = 30
+THIS, NEXT = "0.1.0", "0.2.0"
+"""The version of the chart, and the one that the tests give a second name of its images."""
 CONTROL_NODE = "control"
 
 
@@ -212,15 +214,14 @@ def test_a_topic_grows_under_load_and_is_empty_when_created_again(installed: Ins
 def test_an_upgrade_under_load_restarts_no_broker_and_a_deleted_one_gets_the_new_image(
     installed: Installed, cluster: Cluster
 ) -> None:
-    newer = {name: f"{installed.images[name]}-next" for name in ("broker", "operator")}
-    for node in cluster.nodes():
-        for name, reference in newer.items():
-            cluster.tag_image(node, installed.images[name], reference)
-    installed.kubernetes.kubectl("annotate", "brokercluster", "default", f"{PAUSE}=true")
+    newer = tagged(installed, cluster, "next")
+    annotate(installed, f"{PAUSE}=true")
     with installed.under_load("upgrade") as run:
-        pods, operator = run.view.seen().pods, installed.operator_pods()
-        installed.helm("upgrade", {**installed.images, **newer})
-        eventually(lambda: not set(operator) & set(installed.operator_pods()), LIMIT_MS, "its end")
+        pods = run.view.seen().pods
+        upgrade(installed, newer)
+        run.wait_for_acks(2_000)
+        assert _image_of_template(installed) == installed.images["broker"]
+        set_version(installed, NEXT)
         eventually(lambda: _image_of_template(installed) == newer["broker"], LIMIT_MS, "template")
         run.wait_for_acks(2_000)
         assert run.view.seen().pods == pods
@@ -234,11 +235,69 @@ def test_an_upgrade_under_load_restarts_no_broker_and_a_deleted_one_gets_the_new
         run.judged()
 
 
+def test_brokers_follow_the_version_of_their_cluster_and_back_under_load(
+    installed: Installed, cluster: Cluster
+) -> None:
+    versions = {THIS: installed.images, NEXT: tagged(installed, cluster, "after")}
+    annotate(installed, f"{PAUSE}-")
+    set_version(installed, THIS)
+    installed.wait_images(versions[THIS]["broker"], ROLL_LIMIT_MS)
+    with installed.under_load("versions") as run:
+        pods = run.view.seen().pods
+        upgrade(installed, versions[NEXT])
+        run.wait_for_acks(2_000)
+        assert run.view.seen().pods == pods
+        for version in (NEXT, THIS):
+            image = versions[version]["broker"]
+
+            def follow(version: str = version, image: str = image) -> None:
+                set_version(installed, version)
+                installed.wait_images(image, ROLL_LIMIT_MS)
+
+            run.short_fault(f"brokers to version {version}", follow)
+            assert installed.cluster_version() == (version, image)
+        verdict = run.judged()
+        assert (verdict.failed, verdict.unknown) == (0, 0)
+
+
+def annotate(installed: Installed, annotation: str) -> None:
+    """Set or remove an annotation of the cluster."""
+    installed.kubernetes.kubectl(
+        *("annotate", "--overwrite", "brokercluster", "default", annotation)
+    )
+
+
+def tagged(installed: Installed, cluster: Cluster, suffix: str) -> dict[str, str]:
+    """Give the images of broker and operator second names, which stand for another release."""
+    newer = {name: f"{installed.images[name]}-{suffix}" for name in ("broker", "operator")}
+    for node in cluster.nodes():
+        for name, reference in newer.items():
+            cluster.tag_image(node, installed.images[name], reference)
+    return newer
+
+
+def upgrade(installed: Installed, newer: dict[str, str]) -> None:
+    """Upgrade the operator, which knows the newer broker as version NEXT; wait for its pod."""
+    former = installed.operator_pods()
+    version = NEXT.replace(".", "\\.")
+    images = {**installed.images, "operator": newer["operator"]}
+    installed.helm("upgrade", images, f"broker.versions.{version}={newer['broker']}")
+    eventually(lambda: not set(former) & set(installed.operator_pods()), LIMIT_MS, "its end")
+
+
+def set_version(installed: Installed, version: str) -> None:
+    """Name the version of the cluster's brokers."""
+    patch = json.dumps({"spec": {"version": version}})
+    installed.kubernetes.kubectl(
+        *("patch", "brokercluster", "default", "--type=merge", f"--patch={patch}")
+    )
+
+
 def test_a_rollout_restart_under_load_takes_every_broker_and_loses_nothing(
     installed: Installed,
 ) -> None:
     kubernetes = installed.kubernetes
-    kubernetes.kubectl("annotate", "brokercluster", "default", f"{PAUSE}-")
+    annotate(installed, f"{PAUSE}-")
     with installed.under_load("rolled") as run:
         before = run.view.seen().pods
 

@@ -33,12 +33,8 @@ class OperatorProcess:
         self.plane = plane
         self.namespace = namespace
         self.log = folder / "operator.log"
-        rendered = objects.rendered_operator(namespace, *values)
-        plane.apply([item for item in rendered if item["kind"] != "Deployment"])
-        self._deployment = next(item for item in rendered if item["kind"] == "Deployment")
         self._config = folder / "operator.yaml"
-        config_map = next(item for item in rendered if item["kind"] == "ConfigMap")
-        self._config.write_text(config_map["data"]["operator.yaml"])
+        self.upgrade(*values)
         self.http_port = free_port()
         self.metrics_port = free_port()
         account = plane.service_account_kubeconfig(namespace, "strandline-operator")
@@ -52,6 +48,15 @@ class OperatorProcess:
             "POD_NAME": "operator-1",
         }
         self.process: subprocess.Popen[bytes] | None = None
+
+    def upgrade(self, *values: str, chart: Path = objects.CHART) -> None:
+        """Apply a chart with these values; the next start has its configuration."""
+        options = ("-n", self.namespace, *objects.IMAGES, *values)
+        rendered = objects.rendered(chart, *options)
+        self.plane.apply([item for item in rendered if item["kind"] != "Deployment"])
+        self._deployment = next(item for item in rendered if item["kind"] == "Deployment")
+        config_map = next(item for item in rendered if item["kind"] == "ConfigMap")
+        self._config.write_text(config_map["data"]["operator.yaml"])
 
     @property
     def kubeconfig(self) -> Path:

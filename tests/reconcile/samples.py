@@ -34,7 +34,8 @@ CONFIG = OperatorConfig(
     namespace="here",
     identity="me",
     broker_role="strandline-broker",
-    broker_image="strandline/broker:1",
+    broker_images={"0.1.0": "strandline/broker:1", "0.2.0": "strandline/broker:2"},
+    broker_version="0.1.0",
     default_cluster={"replicas": 3, "timing": "demo"},
 )
 

@@ -55,7 +55,11 @@ class ApplierHarness:
         found = self.cache.topic("orders")
         assert found is not None
         config = OperatorConfig(
-            namespace=self.namespace, identity="me", broker_role="r", broker_image="i"
+            namespace=self.namespace,
+            identity="me",
+            broker_role="r",
+            broker_images={"0.1.0": "i"},
+            broker_version="0.1.0",
         )
         return plan_topic(*found, config, now=now_text())
 

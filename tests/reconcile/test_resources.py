@@ -101,7 +101,7 @@ def test_a_broker_may_take_the_time_that_its_end_needs(size: str, seconds: int) 
 def test_what_cannot_be_changed_depends_on_nothing_that_may_change() -> None:
     given = read_cluster(cluster())
     bodies = resources.objects_of(given, CONFIG, has_topics=True)
-    renamed = replace(CONFIG, broker_role="other-broker", broker_image="other")
+    renamed = replace(CONFIG, broker_role="other-broker", broker_user=7)
     others = resources.objects_of(given, renamed, has_topics=False)
     for body, other in zip(bodies, others, strict=True):
         if body["kind"] == "RoleBinding":

@@ -42,10 +42,10 @@ class Installed:
         install_crds(cluster)
         self.helm("install", images)
 
-    def helm(self, verb: str, images: dict[str, str]) -> None:
-        """Install or upgrade the release with these images."""
+    def helm(self, verb: str, images: dict[str, str], *more: str) -> None:
+        """Install or upgrade the release with these images and more values."""
         values = ["defaultCluster.spec.timing=demo"]
-        values += release.image_values(images, "broker", "operator")
+        values += [*release.image_values(images, "broker", "operator"), *more]
         self.kubernetes.helm(
             *(verb, release.RELEASE, str(CHART), "--wait", "--timeout=120s"),
             *(f"--set={value}" for value in values),
@@ -98,6 +98,24 @@ class Installed:
         found: dict[str, Any] = self.kubernetes.get("brokers.strandline.dev", f"default-{broker}")
         status: dict[str, Any] = found["status"]
         return status
+
+    def wait_images(self, image: str, within_ms: int) -> None:
+        """Wait until every broker has a ready pod of this image, and all replicas are in sync."""
+
+        def is_so() -> bool:
+            found = self.kubernetes.get("pods", "-l", "app.kubernetes.io/component=broker")["items"]
+            images = [each["spec"]["containers"][0]["image"] for each in found]
+            ready = self.kubernetes.get("brokercluster", "default")["status"]["conditions"]
+            rolling = next(each for each in ready if each["type"] == "Rolling")
+            return images == [image] * BROKERS and rolling["reason"] == "RollingDone"
+
+        eventually(is_so, within_ms, f"pods of {image}", retry_on=(CommandFailed,))
+        self.kubernetes.wait_ready("brokercluster/default", READY_LIMIT_SECONDS)
+
+    def cluster_version(self) -> tuple[str, str]:
+        """Return version and image that the cluster's status shows."""
+        status = self.kubernetes.get("brokercluster", "default")["status"]
+        return status["version"], status["image"]
 
     def node_of(self, broker: int) -> str:
         """Return the node of a broker's pod."""
