@@ -87,7 +87,7 @@ class OperatorConfig:
     broker_role: str
     """brokerRole: name of the Role for every cluster's ServiceAccount."""
     broker_images: Mapping[str, str]
-    """brokerImages: the image of each version that clusters may have (ADR 0055)."""
+    """brokerImages: the image of each version that clusters may have (ADR 0054)."""
     broker_version: str
     """brokerVersion: the version of new clusters that name none; brokerImages has it."""
     broker_image_pull_policy: str = "IfNotPresent"

@@ -10,7 +10,7 @@ brokers of two versions replicate from each other, so a step leads to the next r
 Pure; called by `plan` and `status`.
 
 Source:  Strimzi's spec.kafka.version with a table of images; CloudNativePG, which writes down the
-         image that a cluster was created with (ADR 0055).
+         image that a cluster was created with (ADR 0054).
 """
 
 from __future__ import annotations
