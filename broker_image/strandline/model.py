@@ -215,6 +215,11 @@ class TopicSettings:
     segment_ms: int = 604_800_000
     file_delete_delay_ms: int = 60_000
 
+    @property
+    def flushes_every_append(self) -> bool:
+        """Whether a record counts as written once it is fsynced, and not before (ADR 0055)."""
+        return self.flush_messages == 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionCommand:
@@ -256,7 +261,8 @@ class HostedPartition:
     """A replica found on disk: what its log and the state file of its log directory say.
 
     leader_epoch, partition_epoch, isr and term are the last that the broker accepted (state file);
-    log_start_offset <= high_watermark <= log_end_offset; epochs ascend in both fields.
+    log_start_offset <= high_watermark <= log_end_offset; epochs ascend in both fields. All of the
+    log is on disk: a load fsyncs what an earlier process left in the page cache.
     """
 
     tp: TopicPartition

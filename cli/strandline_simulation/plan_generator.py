@@ -41,8 +41,14 @@ def draw_plan(seed: int) -> Plan:
         deletes=_deletes(Random(f"deletes {seed}"), partitions, heal_at_ms),
         flushes=prng.random() < 0.2,
     )
-    # Drawn last: the rest of a plan is what it was before volumes could be full.
-    return replace(plan, faults=plan.faults + _full_volumes(prng, brokers, heal_at_ms))
+    # Drawn last, or apart: the rest of a plan is what it was before volumes could be full, and
+    # fsyncs took time.
+    sync_max_ms = Random(f"syncs {seed}").choice((5, 60, 500))
+    return replace(
+        plan,
+        conditions=replace(plan.conditions, sync_max_ms=sync_max_ms),
+        faults=plan.faults + _full_volumes(prng, brokers, heal_at_ms),
+    )
 
 
 def _full_volumes(prng: Random, brokers: int, heal_at_ms: int) -> tuple[Fault, ...]:

@@ -385,22 +385,6 @@ def test_flush_reaches_every_segment_written_since_the_last_one(
     assert synced == inodes, "a flush includes segments that an earlier process left unflushed"
 
 
-@pytest.mark.parametrize("every,expected", [(1, [2, 4, 6]), (3, [0, 4, 4]), (100, [0, 0, 0])])
-def test_flush_interval_counts_messages(tmp_path: Path, every: int, expected: list[int]) -> None:
-    log = Workshop(tmp_path, TopicSettings(flush_messages=every)).create()
-    seen = []
-    for _ in range(3):
-        append(log, records=2)
-        seen.append(log.recovery_point)
-    assert seen == expected
-
-
-def test_follower_flushes_too(tmp_path: Path) -> None:
-    log = Workshop(tmp_path, TopicSettings(flush_messages=1)).create()
-    follow(log, batch([b"x"] * 4, leader_epoch=0))
-    assert log.recovery_point == 4
-
-
 # --- truncate ---------------------------------------------------------------------------
 
 

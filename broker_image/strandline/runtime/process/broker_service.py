@@ -31,6 +31,7 @@ from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core.events import Event as CoreEvent
 from strandline.core.events import (
     LogDirectoryLost,
+    LogFlushed,
     LogStartPersisted,
     ReplicaLoaded,
     StatePersisted,
@@ -102,15 +103,7 @@ class BrokerService:
             component_settings.core(context.config.timing, context.config.replication),
             controller_epoch=loaded.state.controller_epoch,
         )
-        self._store = ReplicaStore(
-            loaded,
-            config=context.config.storage,
-            wall_time_us=context.clock.wall_time_us,
-            on_persisted=self._on_persisted,
-            on_log_start_persisted=self._on_log_start_persisted,
-            on_trash_changed=self._on_trash_changed,
-            on_failure=self._on_store_failed,
-        )
+        self._store = self._make_store()
         self._restorer = TrashRestorer(
             self._store,
             step_replicas=self._step_replicas,
@@ -276,6 +269,9 @@ class BrokerService:
     def _on_log_start_persisted(self, tp: TopicPartition, offset: int) -> None:
         self._step_replicas(LogStartPersisted(tp=tp, offset=offset))
 
+    def _on_log_flushed(self, tp: TopicPartition, offset: int) -> None:
+        self._step_replicas(LogFlushed(tp=tp, offset=offset))
+
     def _on_trash_changed(self, trashed: tuple[TrashedReplica, ...]) -> None:
         self._session_shell.submit(TrashChanged(trashed=trashed))
 
@@ -294,6 +290,18 @@ class BrokerService:
         violations = self._context.metrics.counter(names.INVARIANT_VIOLATIONS_TOTAL)
         violations.labels(violation.promise).inc()
         self._context.fail(violation)
+
+    def _make_store(self) -> ReplicaStore:
+        return ReplicaStore(
+            self._loaded,
+            config=self._context.config.storage,
+            wall_time_us=self._context.clock.wall_time_us,
+            on_persisted=self._on_persisted,
+            on_log_start_persisted=self._on_log_start_persisted,
+            on_log_flushed=self._on_log_flushed,
+            on_trash_changed=self._on_trash_changed,
+            on_failure=self._on_store_failed,
+        )
 
     def _make_controller(self) -> Controller:
         own = self._registration

@@ -291,7 +291,7 @@ class BrokerProcess:
                 directory,
                 state,
                 environment,
-                clean=evidence.clean,
+                clean=evidence.proves_every_byte,
                 before_loss=before_loss,
             )
 
