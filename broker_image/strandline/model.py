@@ -186,8 +186,9 @@ class LiveBroker:
 class Registration(LiveBroker):
     """What a broker wrote into `Broker.status` at its start: a LiveBroker, and more.
 
-    incarnation is "<pod uid>/<nonce>", new with each process. volume_full is for people: the broker
-    changes it while it runs, and no decision reads it.
+    incarnation is "<pod uid>/<nonce>", new with each process. volume_full, config_digest (of the
+    settings that the broker works with, "" if it does not tell) and config_refused (sentences) are
+    for people and the operator: the broker changes them while it runs, and no decision reads them.
     """
 
     incarnation: str
@@ -197,6 +198,8 @@ class Registration(LiveBroker):
     protocol_version: int = 1
     rack: str = ""
     volume_full: bool = False
+    config_digest: str = ""
+    config_refused: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,7 +324,8 @@ class AdvertisedAddress:
 class StoredBroker:
     """A Broker object; registration is None until the broker first started.
 
-    external is what the operator wants the broker to advertise outside, None for nothing.
+    external is what the operator wants the broker to advertise outside, None for nothing; settings
+    are what it gives the running broker, each with Kafka's key.
     """
 
     name: str
@@ -329,6 +333,7 @@ class StoredBroker:
     broker_id: BrokerId
     registration: Registration | None
     external: AdvertisedAddress | None = None
+    settings: tuple[tuple[str, int | float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

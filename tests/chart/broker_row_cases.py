@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from .settings_cases import DIGEST
+
 _EPOCH_MAX = (1 << 24) - 1
 BROKER_ROW: Final[dict[str, Any]] = {
     "id": 0,
     "epoch": 4,
     "leaders": 2,
     "replicas": 6,
+    "configDigest": DIGEST,
     "safeToRestart": True,
     "because": "it has no replica of a partition",
     "version": "0.1.0",

@@ -92,6 +92,20 @@ def pod(name: str, *, node: str = "", ready: bool = True, **status: Any) -> Mani
     }
 
 
+def registered(world: World, number: int, **status: Any) -> Manifest:
+    """Return the Broker of a cluster that a plan made, as it stands after its broker's start."""
+    registration = {
+        "brokerEpoch": 5,
+        "cleanSinceEpoch": 1,
+        "incarnation": f"uid-default-{number}/1",
+        "listeners": [{"name": "INTERNAL", "host": "h", "port": 1}],
+        "logDirId": "d",
+        "protocolVersion": 1,
+    }
+    found = world.get(kinds.BROKER, f"default-{number}")
+    return {**found, "status": {**registration, **status}}
+
+
 def claim(
     number: int, requested: str = "1Gi", capacity: str = "1Gi", *, of: str = "default"
 ) -> Manifest:
@@ -167,6 +181,8 @@ class World:
         whole = copy.deepcopy(body)
         name = body["metadata"]["name"]
         known = self._objects.get((body["kind"], name), made(kinds.EVENT, name))
+        if "status" in known:
+            whole["status"] = known["status"]
         created = known["metadata"]["creationTimestamp"]
         if body["kind"] == kinds.SERVICE.kind and body["spec"].get("type") == "NodePort":
             whole["spec"]["ports"][0].setdefault("nodePort", NODE_PORT)

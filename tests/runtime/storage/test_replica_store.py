@@ -272,6 +272,17 @@ def test_a_deleted_log_comes_back_whole_until_its_time_is_over(tmp_path: Path) -
     with_store(tmp_path, restored, config=config)
 
 
+def test_another_retention_of_the_trash_holds_at_once(tmp_path: Path) -> None:
+    async def shortened(one: Opened) -> None:
+        await deleted(one, TP)
+        await one.until(lambda: one.store.trash_bytes > 0, "log in the trash")
+        one.now_ms += 1_001
+        one.store.change_trash_limits(dataclasses.replace(DEFAULTS, trash_retention_ms=1_000))
+        await one.until(lambda: not list((tmp_path / "trash").iterdir()), "trash emptied")
+
+    with_store(tmp_path, shortened)
+
+
 def told(one: Opened) -> set[TopicPartition]:
     return {each.tp for each in one.trashed[-1]} if one.trashed else set()
 

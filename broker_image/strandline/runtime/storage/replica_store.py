@@ -170,6 +170,10 @@ class ReplicaStore:
         """Bytes of deleted logs, as of the last look at the trash."""
         return self._trash.size_bytes
 
+    def change_trash_limits(self, config: StorageConfig) -> None:
+        """Keep deleted logs for another time or size."""
+        self._trash.change_limits(config)
+
     def fail(self, error: StorageError) -> None:
         """Report an error that a reader of the logs met: it fails the directory like any other."""
         self._on_failure(error)
