@@ -8,15 +8,27 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from strandline_cli.commands import CommandFailed, start
 from strandline_cli.kubectl import Kubernetes
+from strandline_cli.load_page import show_load
 from strandline_cli.release import BROKERS, PARTITIONS, RELEASE
+from strandline_cli.running_load import (
+    LOAD_LABEL,
+    LoadWishes,
+    end,
+    judge_replicas,
+    look,
+    remove,
+    start_load,
+)
 from strandline_cli.status import show_status
 from strandline_cli.under_load import delete_pod, kill_broker
 from tests.support.cluster import Cluster
@@ -33,6 +45,8 @@ LOG_SECONDS = 30
 THIS, NEXT = "0.1.0", "0.2.0"
 """The version of the chart, and the one that the tests give a second name of its images."""
 CONTROL_NODE = "control"
+LOAD_PAUSE_MS = 1_000
+"""A gap begins with the last acknowledgement before a fault."""
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +80,52 @@ def test_three_brokers_start_for_a_topic_and_survive_the_loss_of_a_leaders_pod(
             r"^default-\d +[\d.]+ GiB +\d+%", capsys.readouterr().out, re.MULTILINE
         )
         assert len(volumes) == 3
+
+
+def test_a_persons_load_feels_a_brokers_loss_and_goes_with_all_that_it_made(
+    installed: Installed,
+) -> None:
+    kubernetes = installed.kubernetes
+    # The operator makes the cluster for the first topic.
+    installed.create_topic("before-the-load")
+    wishes = LoadWishes(
+        name="felt",
+        cluster="",
+        topic="",
+        partitions=PARTITIONS,
+        rate=20,
+        image=installed.images["client"],
+        wait_seconds=LIMIT_MS // 1000,
+    )
+    topic = start_load(kubernetes, wishes, print).summary["topic"]
+
+    def acked_more_than(count: int) -> bool:
+        return int(look(kubernetes, "felt").summary["acked"]) > count
+
+    eventually(lambda: acked_more_than(1_000), LIMIT_MS, "acknowledgements")
+    victim = int(kubernetes.get("partitions", f"{topic}-0")["status"]["leader"])
+    killed_ms = time.time_ns() // 1_000_000
+    kill_broker(kubernetes, victim)
+    acked = int(look(kubernetes, "felt").summary["acked"])
+    eventually(lambda: acked_more_than(acked + 2_000), LIMIT_MS, "acknowledgements after a loss")
+    everything = set(range(PARTITIONS))
+    eventually(lambda: installed.led(topic) == everything, LIMIT_MS, "full ISRs")
+    ended = end(kubernetes, "felt")
+    show_load(ended, datetime.now(UTC))
+    assert ended.exit_code == 0
+    longest = max(ended.summary["gaps"].values(), key=lambda gap: int(gap["ms"]))
+    assert killed_ms - LOAD_PAUSE_MS <= longest["from_ms"] <= killed_ms + LIMIT_MS
+    assert ended.summary["checked"] == ended.summary["acked"]
+    assert ended.summary["not_there"] == 0
+    judged, left_out = judge_replicas(kubernetes, ended)
+    assert left_out == []
+    assert judged.is_valid, judged.findings
+    assert judged.acked == ended.summary["acked"]
+    removed = remove(kubernetes, "felt")
+    assert sorted(removed) == ["job.batch/felt", f"replicatedtopic.strandline.dev/{topic}"]
+    left = ("-l", f"{LOAD_LABEL}=felt")
+    kinds = "jobs,pods,replicatedtopics"
+    eventually(lambda: not kubernetes.get(kinds, *left)["items"], LIMIT_MS, "removal of a load")
 
 
 def test_a_killed_controller_is_replaced_and_nothing_is_lost(installed: Installed) -> None:
