@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from strandline_cli import release
 from strandline_cli.commands import CommandFailed, start
 from strandline_cli.kubectl import Kubernetes
 from strandline_cli.load_page import show_load
@@ -32,8 +33,10 @@ from strandline_cli.running_load import (
 from strandline_cli.status import show_status
 from strandline_cli.under_load import delete_pod, kill_broker
 from tests.support.cluster import Cluster
+from tests.support.commands import programs
 from tests.support.eventually import eventually
-from tests.support.installed import Installed
+from tests.support.installed import HELM_LIMIT_SECONDS, Installed
+from tests.support.strandline_objects import CHART
 
 pytestmark = pytest.mark.pods
 
@@ -385,6 +388,31 @@ def test_brokers_serve_and_fail_over_after_the_release_is_uninstalled(
         victim = run.view.seen().partitions[0].leader
         run.short_fault("delete leader's pod", lambda: delete_pod(installed.kubernetes, victim))
         run.judged()
+
+
+def test_a_release_of_another_name_and_namespace_takes_the_brokers_over(
+    installed: Installed, cluster: Cluster
+) -> None:
+    home = f"other-home-{uuid.uuid4().hex[:8]}"
+    cluster.create_restricted_namespace(home)
+    before = [installed.broker_status(each)["incarnation"] for each in range(BROKERS)]
+    other = Kubernetes(cluster.kubeconfig, home, programs())
+    values = [f"watchNamespaces={{{installed.kubernetes.namespace}}}"]
+    values += release.image_values(installed.images, "broker", "operator")
+    try:
+        other.helm(
+            *("install", "other", str(CHART), "--wait", "--timeout=120s"),
+            *(f"--set={value}" for value in values),
+            limit_seconds=HELM_LIMIT_SECONDS,
+        )
+        with installed.under_load("taken-over") as run:
+            run.wait_for_acks(2_000)
+            run.judged()
+        assert [installed.broker_status(each)["incarnation"] for each in range(BROKERS)] == before
+    finally:
+        # A namespace does not hold the right to list nodes.
+        other.helm("uninstall", "other", "--ignore-not-found")
+        cluster.kubectl("delete", "namespace", home, "--wait=false")
 
 
 def _image_of_template(installed: Installed) -> str:
