@@ -284,7 +284,7 @@ def test_an_upgrade_under_load_restarts_no_broker_and_a_deleted_one_gets_the_new
         upgrade(installed, newer)
         run.wait_for_acks(2_000)
         assert _image_of_template(installed) == installed.images["broker"]
-        set_version(installed, NEXT)
+        installed.set_version(NEXT)
         eventually(lambda: _image_of_template(installed) == newer["broker"], LIMIT_MS, "template")
         run.wait_for_acks(2_000)
         assert run.view.seen().pods == pods
@@ -303,7 +303,7 @@ def test_brokers_follow_the_version_of_their_cluster_and_back_under_load(
 ) -> None:
     versions = {THIS: installed.images, NEXT: tagged(installed, cluster, "after")}
     annotate(installed, f"{PAUSE}-")
-    set_version(installed, THIS)
+    installed.set_version(THIS)
     installed.wait_images(versions[THIS]["broker"], ROLL_LIMIT_MS)
     with installed.under_load("versions") as run:
         pods = run.view.seen().pods
@@ -314,7 +314,7 @@ def test_brokers_follow_the_version_of_their_cluster_and_back_under_load(
             image = versions[version]["broker"]
 
             def follow(version: str = version, image: str = image) -> None:
-                set_version(installed, version)
+                installed.set_version(version)
                 installed.wait_images(image, ROLL_LIMIT_MS)
 
             run.short_fault(f"brokers to version {version}", follow)
@@ -346,14 +346,6 @@ def upgrade(installed: Installed, newer: dict[str, str]) -> None:
     images = {**installed.images, "operator": newer["operator"]}
     installed.helm("upgrade", images, f"broker.versions.{version}={newer['broker']}")
     eventually(lambda: not set(former) & set(installed.operator_pods()), LIMIT_MS, "its end")
-
-
-def set_version(installed: Installed, version: str) -> None:
-    """Name the version of the cluster's brokers."""
-    patch = json.dumps({"spec": {"version": version}})
-    installed.kubernetes.kubectl(
-        *("patch", "brokercluster", "default", "--type=merge", f"--patch={patch}")
-    )
 
 
 def test_a_rollout_restart_under_load_takes_every_broker_and_loses_nothing(
