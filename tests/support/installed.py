@@ -37,14 +37,19 @@ class Installed:
     """A release, and the topics and loads of the tests that share it."""
 
     def __init__(
-        self, cluster: Cluster, namespace: str, images: dict[str, str], chart: Path = CHART
+        self,
+        cluster: Cluster,
+        namespace: str,
+        images: dict[str, str],
+        *more: str,
+        chart: Path = CHART,
     ) -> None:
         self.cluster = cluster
         self.images = images
         self.kubernetes = Kubernetes(cluster.kubeconfig, namespace, programs())
         # They belong to the whole cluster, so a release of another namespace may own them.
         install_crds(cluster)
-        self.helm("install", images, chart=chart)
+        self.helm("install", images, *more, chart=chart)
 
     def helm(self, verb: str, images: dict[str, str], *more: str, chart: Path = CHART) -> None:
         """Install or upgrade the release with these images and more values."""
