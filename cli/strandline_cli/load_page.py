@@ -19,7 +19,7 @@ SECONDS_LEAST = 0.2
 GAPS_SHOWN = 20
 STALE_SECONDS = 15.0
 """A summary is written each second; an older one tells that the load hangs."""
-COUNTS = ("SENT", "ACKED", "OUTSTANDING", "FAILED", "UNKNOWN", "RETRIED REQUESTS")
+COUNTS = ("SENT", "ACKED", "OUTSTANDING", "FAILED", "UNKNOWN", "SENT AGAIN")
 READS = ("READ BACK", "AT THEIR OFFSETS", "NOT THERE", "DELETED BEFORE", "NOT COMPARED")
 LATENCIES = {"p50": "50 %", "p90": "90 %", "p99": "99 %", "p999": "99.9 %", "max": "ALL"}
 GAPS = ("PARTITION", "LONGEST GAP MS", "FROM (UTC)")

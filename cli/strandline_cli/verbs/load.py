@@ -220,7 +220,7 @@ VERB = Verb(
 On a cluster `start` makes a Job, and a topic unless you name one; it goes on until `stop`. Break
 the cluster meanwhile. `report` tells the longest time without an acknowledgement and when it was,
 latencies, what failed or was retried, and whether each acknowledged record was read at its offset;
-`stop` also compares the newest 200,000 records with the logs of all replicas in sync. A topic of
+`stop` also compares the newest 100,000 records with the logs of all replicas in sync. A topic of
 its own keeps records for ten minutes. Where the load's pod is replaced its figures begin anew.
 
 Without such a word it is the program that this Job runs: one idempotent producer with acks=all.
