@@ -179,8 +179,8 @@ class Figures:
         self.errors[error] += 1
 
     def on_retries(self, count: int) -> None:
-        """Take how many requests the library has sent again since its start."""
-        # It forgets a broker that is gone for good, and its retries with it.
+        """Take how many records the library has sent again since its start."""
+        # What waits to be sent for the first time hides some of them for a while.
         self.retried = max(self.retried, count)
 
     def summary(self, now_ms: float) -> dict[str, Any]:

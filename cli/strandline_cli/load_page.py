@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.text import Text
 
 from . import tables
 from .running_load import LoadSeen
+from .tables import Row
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 PLOT_LINES = 6
@@ -19,31 +20,58 @@ SECONDS_LEAST = 0.2
 GAPS_SHOWN = 20
 STALE_SECONDS = 15.0
 """A summary is written each second; an older one tells that the load hangs."""
-COUNTS = ("SENT", "ACKED", "OUTSTANDING", "FAILED", "UNKNOWN", "RETRIED REQUESTS")
-READS = ("READ BACK", "AT THEIR OFFSETS", "NOT THERE", "DELETED BEFORE", "NOT COMPARED")
+COUNTS: Row = ("SENT", "ACKED", "OUTSTANDING", "FAILED", "UNKNOWN", "SENT AGAIN")
+READS: Row = ("READ BACK", "AT THEIR OFFSETS", "NOT THERE", "DELETED BEFORE", "NOT COMPARED")
 LATENCIES = {"p50": "50 %", "p90": "90 %", "p99": "99 %", "p999": "99.9 %", "max": "ALL"}
-GAPS = ("PARTITION", "LONGEST GAP MS", "FROM (UTC)")
+GAPS: Row = ("PARTITION", "LONGEST GAP MS", "FROM (UTC)")
 
 
 def show_load(seen: LoadSeen, now: datetime) -> None:
-    """Print what a load saw."""
+    """Print what a load saw: drawn on a terminal, lines in a pipe."""
     console = Console(highlight=False)
-    print(*head(seen, now), "", sep="\n")
     if console.is_terminal:
-        console.print(plot(seen.summary))
-    summary = seen.summary
-    tables.show(COUNTS, [counts(summary)])
-    print()
-    tables.show(["ACKNOWLEDGED MS", *LATENCIES.values()], [latencies(summary)])
-    print()
-    tables.show(READS, [reads(summary)], styles=["red" if summary["not_there"] else ""])
-    print()
-    rows = gaps(summary)
-    tables.show(GAPS, rows[:GAPS_SHOWN])
-    if len(rows) > GAPS_SHOWN:
-        print(f"and {len(rows) - GAPS_SHOWN} more partitions with shorter gaps")
-    if said := notes(summary):
-        print("", *said, sep="\n")
+        console.print(drawing(seen, now))
+        return
+    print(*head(seen, now), "", sep="\n")
+    for columns, rows in sections(seen.summary):
+        print(*tables.plain([columns, *rows]), "", sep="\n")
+    for line in notes(seen.summary):
+        print(line)
+
+
+def drawing(seen: LoadSeen, now: datetime) -> Group:
+    """Return the page for a terminal."""
+    is_amiss = bool(seen.summary["not_there"])
+    drawn = [
+        tables.drawn(
+            columns, rows, styles=["red" if is_amiss and columns is READS else ""] * len(rows)
+        )
+        for columns, rows in sections(seen.summary)
+    ]
+    # What matters most is on top: a terminal that is followed shows no more than it has lines.
+    said = Text("\n".join([*head(seen, now), *notes(seen.summary), ""]))
+    return Group(said, plot(seen.summary), *drawn)
+
+
+def sections(summary: dict[str, Any]) -> list[tuple[Row, list[Row]]]:
+    """Return the tables of the page."""
+    longest: list[Row] = [*gaps(summary)[:GAPS_SHOWN]]
+    return [
+        (GAPS, longest),
+        (COUNTS, [counts(summary)]),
+        (READS, [reads(summary)]),
+        (("ACKNOWLEDGED MS", *LATENCIES.values()), [latencies(summary)]),
+    ]
+
+
+def progress(summary: dict[str, Any]) -> str:
+    """Return a line that tells how a load is doing."""
+    partition, ms, moment = gaps(summary)[0] if summary["gaps"] else ("none", "0", "the start")
+    return (
+        f"{summary['seconds']:8.1f}s  acked {summary['acked']}, outstanding "
+        f"{summary['outstanding']}, not there {summary['not_there']}, longest gap {ms} ms from "
+        f"{moment} of partition {partition}"
+    )
 
 
 def head(seen: LoadSeen, now: datetime) -> list[str]:
@@ -97,6 +125,8 @@ def notes(summary: dict[str, Any]) -> list[str]:
         said.append(f"{summary['again']} records were read again: the log was shorter for a while")
     for what, found in (("not acknowledged", "errors"), ("reading", "read_errors")):
         said += [f"{what}: {name}: {count}" for name, count in sorted(summary[found].items())]
+    if (more := len(summary["gaps"]) - GAPS_SHOWN) > 0:
+        said.append(f"{more} more partitions have shorter gaps")
     if unread := sum(summary["unread"].values()):
         said.append(f"{unread} acknowledged records are not read yet")
     return said

@@ -25,6 +25,7 @@ from .kubectl import Kubernetes, Object
 from .load_pod import IMAGE_USER, RESTRICTED, bootstrap, end_load, load_exit_code
 from .pod_diagnostics import diagnose
 from .watch import cluster_of
+from .why_not import why_not
 
 LOAD_LABEL = "strandline.dev/load"
 CLUSTER_NOTE = "strandline.dev/load-cluster"
@@ -32,7 +33,8 @@ TOPIC_NOTE = "strandline.dev/load-topic"
 FOLDER = "/history"
 SUMMARY_PATH = f"{FOLDER}/summary.json"
 HISTORY_LINES = 600_000
-"""What is judged at the end: three lines a record, so 200,000 records."""
+"""What is judged at the end: three lines a record, and at least half of these lines are there, so
+100,000 records."""
 VOLUME_SIZE = "256Mi"
 """More than the history ever has."""
 FOR_EVER = 1_000_000
@@ -93,7 +95,7 @@ def start_load(kubernetes: Kubernetes, wishes: LoadWishes, say: Say) -> LoadSeen
         kubernetes.kubectl("create", "-f", "-", stdin=json.dumps(topic))
         say(f"made topic {topic['metadata']['name']}")
     try:
-        kubernetes.wait_ready(f"replicatedtopic/{topic['metadata']['name']}", wishes.wait_seconds)
+        _wait_for_topic(kubernetes, topic["metadata"]["name"], wishes.wait_seconds)
         job = job_of(wishes, cluster, topic, image)
         kubernetes.kubectl("create", "-f", "-", stdin=json.dumps(job))
         say(f"made job {wishes.name}: {wishes.rate:g} records a second and partition")
@@ -323,10 +325,24 @@ def _topic_called(kubernetes: Kubernetes, cluster: str, name: str) -> Object:
     return by_name[name]
 
 
+def _wait_for_topic(kubernetes: Kubernetes, name: str, seconds: int) -> None:
+    """Wait until a topic is Ready; CommandFailed says why it is not."""
+    try:
+        kubernetes.wait_ready(f"replicatedtopic/{name}", seconds)
+    except CommandFailed as error:
+        found = why_not(kubernetes.get("replicatedtopic", name))
+        why = "; ".join(found) or f"{name}: no operator has looked at it"
+        raise CommandFailed(f"the topic is not Ready within {seconds} s: {why}") from error
+
+
 def _until_acknowledged(kubernetes: Kubernetes, wishes: LoadWishes) -> LoadSeen:
     ready = ("--for=jsonpath={.status.ready}=1", f"--timeout={wishes.wait_seconds}s")
     limit = wishes.wait_seconds + POLL_SECONDS * 20
-    kubernetes.kubectl("wait", f"job/{wishes.name}", *ready, limit_seconds=limit)
+    try:
+        kubernetes.kubectl("wait", f"job/{wishes.name}", *ready, limit_seconds=limit)
+    except CommandFailed as error:
+        late = f"the load's pod is not ready within {wishes.wait_seconds} s"
+        raise CommandFailed(late) from error
     seen: list[LoadSeen] = []
 
     def acknowledges() -> bool:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import io
+import threading
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from strandline.errors import ConfigError
+from strandline_cli import load_follow
 from strandline_cli.__main__ import main
+from strandline_cli.commands import CommandFailed
 from strandline_cli.load_figures import Figures
 from strandline_cli.load_generator import COMPARED
-from strandline_cli.load_page import is_well, plot, show_load
+from strandline_cli.load_page import drawing, is_well, plot, show_load
 from strandline_cli.running_load import (
     LOAD_LABEL,
     LoadSeen,
@@ -143,6 +149,22 @@ def test_a_page_in_a_pipe_has_the_longest_gap_and_its_time(
     assert "\n       56                56          0" in printed
 
 
+def test_a_page_on_a_terminal_is_drawn_with_all_tables_and_what_is_amiss_on_top() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=120, color_system=None)
+    console.print(drawing(seen(errors={"_TRANSPORT": 2}), NOW))
+    assert isinstance(console.file, io.StringIO)
+    drawn = console.file.getvalue()
+    heads = (
+        "not acknowledged: _TRANSPORT",
+        "a column is 1 s",
+        "LONGEST GAP",
+        "SENT AGAIN",
+        "99.9 %",
+    )
+    places = [drawn.index(head) for head in heads]
+    assert places == sorted(places)
+
+
 def test_a_page_tells_a_load_that_hangs_and_a_record_that_is_not_there(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -155,6 +177,43 @@ def test_a_page_tells_a_load_that_hangs_and_a_record_that_is_not_there(
     assert "not acknowledged: _TRANSPORT: 2\n" in printed
     assert not is_well(found.summary)
     assert is_well(summary())
+
+
+def test_a_load_is_followed_while_it_cannot_be_read_for_a_moment_and_until_it_ended(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_follow, "LOOK_SECONDS", 0)
+    looks = iter((CommandFailed("no pod"), seen(), CommandFailed("no pod"), seen(acked=57)))
+
+    def look() -> LoadSeen:
+        found = next(looks, None)
+        if isinstance(found, CommandFailed):
+            raise found
+        return found or replace(seen(acked=58), exit_code=0)
+
+    last = load_follow.follow(look, threading.Event())
+    assert last is not None
+    assert last.exit_code == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(", outst")[0] for line in lines] == [
+        "not to be had now: no pod",
+        "    60.0s  acked 56",
+        "not to be had now: no pod",
+        "    60.0s  acked 57",
+        "    60.0s  acked 58",
+    ]
+    assert "longest gap 5000 ms from 2027-01-15 " in lines[1]
+
+
+def test_following_ends_when_somebody_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = threading.Event()
+
+    def look() -> LoadSeen:
+        ended.set()
+        return seen()
+
+    assert load_follow.follow(look, ended) is not None
+    assert capsys.readouterr().out.count("\n") == 1
 
 
 def test_a_plot_has_a_column_for_each_part_of_the_time_and_marks_silence() -> None:
@@ -186,6 +245,7 @@ def test_a_plot_has_a_column_for_each_part_of_the_time_and_marks_silence() -> No
         ("start --wait-seconds 0", "--wait-seconds: must be a whole number of at least 1"),
         ("stop --name a,b", "--name: must be at most 40 of a-z, 0-9 and -"),
         ("stop --rate 5", "unrecognized arguments: --rate 5"),
+        ("report --follow --replicas", "not allowed with argument --follow"),
         ("begin", "invalid choice: 'begin'"),
         ("--seconds 5 --until-stopped", "not allowed with argument --seconds"),
         ("", "required: --bootstrap, --topic, --partitions, --history"),

@@ -73,6 +73,16 @@ class EndlessLoad:
 
         return eventually(acked, FAULT_LIMIT_MS + 1000 * more // RATE, "acknowledgements")
 
+    def wait_outstanding(self, least: int) -> None:
+        """Wait until so many records wait for their acknowledgements."""
+
+        def waits() -> bool:
+            found = self.summary()
+            assert found["outstanding"] >= least, found
+            return True
+
+        eventually(waits, FAULT_LIMIT_MS, "records that wait")
+
     def end(self) -> dict[str, Any]:
         """Tell it to end; return its last figures."""
         self._process.send_signal(signal.SIGTERM)
@@ -115,6 +125,9 @@ def test_the_longest_gap_is_what_the_producer_felt_when_a_leader_died(
     load = EndlessLoad(group, "felt", tmp_path)
     load.wait_acked(300)
     leader = group.wait_leader("felt")
+    # Frozen first, so that it has records when it dies that it never acknowledges.
+    group.brokers[leader].freeze()
+    load.wait_outstanding(RATE // 2)
     group.brokers[leader].kill()
     group.wait_leader("felt", other_than=leader)
     load.wait_acked(300)
@@ -128,6 +141,7 @@ def test_the_longest_gap_is_what_the_producer_felt_when_a_leader_died(
     outcomes = [each.outcome for each in history.sends.values()]
     assert summary["acked"] == outcomes.count(SendOutcome.ACKED) > 600
     assert summary["failed"] == 0
+    assert 0 < summary["retried"] <= summary["sent"]
     # Everything acknowledged was read and lay at its offset, and is in every log.
     assert summary["checked"] == summary["acked"]
     assert (summary["not_there"], summary["again"], summary["unread"]) == (0, 0, {})
@@ -233,6 +247,7 @@ def test_start_makes_a_restricted_pod_and_stop_removes_what_start_made_alone(
     )
     assert done.returncode == 1
     assert "made job busy: 20 records a second and partition" in done.stdout
+    assert "the load's pod is not ready within 5 s" in done.stderr
     assert "`strandline load stop --name busy` removes what was made" in done.stderr
     (pod,) = labelled(group, "pods")
     assert pod["spec"]["containers"][0]["image"] == IMAGE
@@ -248,6 +263,7 @@ def test_start_makes_a_restricted_pod_and_stop_removes_what_start_made_alone(
 def test_stop_removes_a_topic_that_start_made(group: BrokerGroup) -> None:
     done = strandline(group, "start", f"--image={IMAGE}", "--wait-seconds=1", "--name=own")
     assert done.returncode == 1, done.stdout
+    assert "no operator has looked at it" in done.stderr
     (topic,) = labelled(group, "replicatedtopics")
     name = topic["metadata"]["name"]
     assert f"made topic {name}" in done.stdout

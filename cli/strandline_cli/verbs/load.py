@@ -110,7 +110,10 @@ def _add_stop(parser: argparse.ArgumentParser) -> None:
 def _add_report(parser: argparse.ArgumentParser) -> None:
     _add_where(parser)
     replicas = "read the log of every replica in sync, too, which gives the brokers work"
-    parser.add_argument("--replicas", action="store_true", help=replicas)
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--replicas", action="store_true", help=replicas)
+    follow = "until Ctrl-C; in a pipe a line each second"
+    how.add_argument("--follow", action="store_true", help=follow)
     parser.set_defaults(act=_report)
 
 
@@ -174,7 +177,25 @@ def _report(options: argparse.Namespace) -> int:
     from strandline_cli.running_load import look
 
     kubernetes = _kubernetes(options)
+    if options.follow:
+        return _follow(kubernetes, options.name)
     return _show(kubernetes, look(kubernetes, options.name), judges=options.replicas)
+
+
+def _follow(kubernetes: Kubernetes, name: str) -> int:
+    import signal
+    import threading
+
+    from strandline_cli.load_follow import follow
+    from strandline_cli.load_page import is_well
+    from strandline_cli.running_load import look
+
+    ended = threading.Event()
+    # Also where a shell ignores SIGINT for what runs in the background.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    seen = follow(lambda: look(kubernetes, name), ended)
+    return 0 if seen is not None and is_well(seen.summary) else 1
 
 
 def _stop(options: argparse.Namespace) -> int:
@@ -220,7 +241,7 @@ VERB = Verb(
 On a cluster `start` makes a Job, and a topic unless you name one; it goes on until `stop`. Break
 the cluster meanwhile. `report` tells the longest time without an acknowledgement and when it was,
 latencies, what failed or was retried, and whether each acknowledged record was read at its offset;
-`stop` also compares the newest 200,000 records with the logs of all replicas in sync. A topic of
+`stop` also compares the newest 100,000 records with the logs of all replicas in sync. A topic of
 its own keeps records for ten minutes. Where the load's pod is replaced its figures begin anew.
 
 Without such a word it is the program that this Job runs: one idempotent producer with acks=all.
@@ -233,7 +254,7 @@ no record was refused, and with --consume that everything acknowledged was read.
             "strandline load start --topic orders --rate 5 --name slow -n shop",
             "a second one, into a topic that is there",
         ),
-        ("strandline load report -n shop", "what it saw; a plot on a terminal"),
+        ("strandline load report --follow -n shop", "what it sees, with a plot, until Ctrl-C"),
         ("strandline load stop -n shop", "the same and a verdict, then everything of it goes"),
         (
             (
