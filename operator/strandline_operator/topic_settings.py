@@ -6,9 +6,13 @@ to running brokers; `observe` knows by them whose status is behind.
 
 from __future__ import annotations
 
+from typing import Final
+
 from strandline.config.topic import TopicDefaults, effective_min_insync_replicas
 
 from .observed import DesiredCluster, DesiredTopic
+
+_DEFAULTS: Final = TopicDefaults().settings()
 
 
 def effective_config(topic: DesiredTopic, cluster: DesiredCluster) -> dict[str, int]:
@@ -16,7 +20,7 @@ def effective_config(topic: DesiredTopic, cluster: DesiredCluster) -> dict[str, 
 
     Source:  Kafka LogConfig: topic-level overrides of broker settings.
     """
-    own, defaults = topic.config, TopicDefaults().settings()
+    own, defaults = topic.config, _DEFAULTS
     # The settings of topics are integers; those of brokers alone need not be.
     shared = {field: value for field, value in cluster.config.items() if isinstance(value, int)}
     return {

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from strandline.config.declaration import INT64_MAX
 from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
 from tests.support.clients import SentRecords, producer_of
 from tests.support.eventually import eventually
@@ -17,6 +18,7 @@ from tests.support.eventually import eventually
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 
 INTERVAL, FILL = "log.retention.check.interval.ms", "log.dir.fill.max"
+TRASH = "log.trash.retention.bytes"
 SEGMENT_BYTES = 16_384
 SMALL = {"segmentBytes": SEGMENT_BYTES, "retentionBytes": SEGMENT_BYTES, "fileDeleteDelayMs": 0}
 RECORDS = 30
@@ -99,10 +101,12 @@ def test_a_bad_value_is_refused_by_name_and_range_and_the_former_one_stays(
 
 def test_a_restarted_broker_begins_with_the_settings_of_its_object(group: BrokerGroup) -> None:
     first = told(group, 2)
-    want(group, 2, {FILL: 0.98})
+    want(group, 2, {FILL: 0.98, TRASH: INT64_MAX})
     before = wait_told(group, 2, other_than=first["configDigest"])
     group.brokers[2].kill()
     group.start()
     after = told(group, 2)
+    taken = group.brokers[2].wait_for("settings taken")["settings"]
+    assert taken == {FILL: 0.98, TRASH: INT64_MAX}, "the API server rounds no number"
     assert after["brokerEpoch"] > before["brokerEpoch"]
     assert after["configDigest"] == before["configDigest"]
