@@ -55,6 +55,10 @@ class _LeaderStream:
     request_id: int | None = None
 
 
+def _without_records(fetched: FetchedPartition) -> FetchedPartition:
+    return replace(fetched, batches=(), records=RecordsHandle(()))
+
+
 class SimulatedCoreShell:
     """What one process does for its core, and what it remembers of open requests."""
 
@@ -101,13 +105,19 @@ class SimulatedCoreShell:
         self.step(replace(event, request_id=request_id))
 
     def on_fetch_response(self, response: FetchResponseReceived) -> None:
-        """Take a leader's response, also a late one; without room for it, the fetch has failed."""
+        """Take a leader's response, also a late one; records that have no room are left out.
+
+        In a plan whose full followers tell nothing, such a fetch has failed.
+        """
         stream = self._leader_streams.get(response.leader)
         if self._disk.is_full and any(fetched.batches for fetched in response.partitions):
-            if stream is not None:
-                del self._leader_streams[response.leader]
-            self.step(FetchFailed(request_id=response.request_id, leader=response.leader))
-            return
+            if not self._environment.plan.full_followers_tell:
+                if stream is not None:
+                    del self._leader_streams[response.leader]
+                self.step(FetchFailed(request_id=response.request_id, leader=response.leader))
+                return
+            kept = tuple(map(_without_records, response.partitions))
+            response = replace(response, partitions=kept)
         if stream is not None and stream.request_id == response.request_id:
             stream.request_id = None
         self.step(response)
@@ -266,6 +276,7 @@ class SimulatedCoreShell:
             clean_since_epoch=self._registration.clean_since_epoch,
             max_wait_ms=effect.max_wait_ms,
             partitions=effect.partitions,
+            without_records=self._disk.is_full and self._environment.plan.full_followers_tell,
         )
         network.send_on(stream.stream, life.address, fetch, Delivery.REPEATABLE)
 

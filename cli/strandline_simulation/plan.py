@@ -113,6 +113,8 @@ class Plan:
     settle_max_ms: int = 30_000
     flushes: bool = False
     """Topics have `flush.messages` 1: a record counts once it is flushed; power cuts lose none."""
+    full_followers_tell: bool = False
+    """Whether a follower without room fetches without records (ADR 0050), or its fetches fail."""
     conditions: Conditions = Conditions()
     timing: Timing = Timing()
     faults: tuple[Fault, ...] = ()

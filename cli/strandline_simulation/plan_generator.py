@@ -40,6 +40,7 @@ def draw_plan(seed: int) -> Plan:
         consumes=_consumes(prng, partitions, heal_at_ms),
         deletes=_deletes(Random(f"deletes {seed}"), partitions, heal_at_ms),
         flushes=prng.random() < 0.2,
+        full_followers_tell=True,
     )
     # Drawn last, or apart: the rest of a plan is what it was before volumes could be full, and
     # fsyncs took time.
