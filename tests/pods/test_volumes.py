@@ -21,9 +21,9 @@ pytestmark = pytest.mark.pods
 
 CLASS = "sized"
 """Its volumes are as small as they say, and grow."""
-FIRST, SECOND, THIRD = 256, 512, 768
+FIRST, SECOND, THIRD = 512, 1024, 1536
 """Sizes in MiB. Below 10Gi a growth also restarts brokers, whose grace period follows the size."""
-OVERHEAD = 0.9
+OVERHEAD = 0.85
 """Part of a volume that its file system leaves to files, at least."""
 GROWTH_LIMIT_MS = 300_000
 FILL_SECONDS = 120
