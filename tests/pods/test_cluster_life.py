@@ -32,6 +32,7 @@ from strandline_cli.running_load import (
 )
 from strandline_cli.status import show_status
 from strandline_cli.under_load import delete_pod, kill_broker
+from strandline_cli.verdict import ACKED_MIN
 from tests.support.cluster import Cluster
 from tests.support.commands import programs
 from tests.support.eventually import eventually
@@ -398,8 +399,10 @@ def test_a_release_of_another_name_and_namespace_takes_the_brokers_over(
             limit_seconds=HELM_LIMIT_SECONDS,
         )
         with installed.under_load("taken-over") as run:
-            run.wait_for_acks(2_000)
-            run.judged()
+            run.wait_for_acks(ACKED_MIN)
+            verdict = run.judge(run.settle())
+            assert verdict.is_valid, verdict.findings
+            assert verdict.read >= verdict.acked >= ACKED_MIN
         assert [installed.broker_status(each)["incarnation"] for each in range(BROKERS)] == before
     finally:
         # A namespace does not hold the right to list nodes.
