@@ -29,6 +29,7 @@ from strandline.core.events import (
     FetchResponseReceived,
     LeaderAndIsrReceived,
     LogDirectoryLost,
+    LogFlushed,
     LogStartPersisted,
     RecordsHandle,
     ReplicaLoaded,
@@ -163,6 +164,7 @@ class CoreAndStore:
             on_log_start_persisted=lambda tp, offset: self._driver.submit(
                 LogStartPersisted(tp=tp, offset=offset)
             ),
+            on_log_flushed=lambda tp, offset: self._driver.submit(LogFlushed(tp=tp, offset=offset)),
             on_failure=_end,
         )
 

@@ -199,8 +199,9 @@ class LiveBroker:
 class Registration(LiveBroker):
     """What a broker wrote into `Broker.status` at its start: a LiveBroker, and more.
 
-    incarnation is "<pod uid>/<nonce>", new with each process. volume_full is for people: the broker
-    changes it while it runs, and no decision reads it.
+    incarnation is "<pod uid>/<nonce>", new with each process. volume_full, config_digest (of the
+    settings that the broker works with, "" if it does not tell) and config_refused (sentences) are
+    for people and the operator: the broker changes them while it runs, and no decision reads them.
     """
 
     incarnation: str
@@ -210,6 +211,8 @@ class Registration(LiveBroker):
     protocol_version: int = 1
     rack: str = ""
     volume_full: bool = False
+    config_digest: str = ""
+    config_refused: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +230,11 @@ class TopicSettings:
     retention_bytes: int = UNLIMITED
     segment_ms: int = 604_800_000
     file_delete_delay_ms: int = 60_000
+
+    @property
+    def flushes_every_append(self) -> bool:
+        """Whether a record counts as written once it is fsynced, and not before (ADR 0055)."""
+        return self.flush_messages == 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +277,8 @@ class HostedPartition:
     """A replica found on disk: what its log and the state file of its log directory say.
 
     leader_epoch, partition_epoch, isr and term are the last that the broker accepted (state file);
-    log_start_offset <= high_watermark <= log_end_offset; epochs ascend in both fields.
+    log_start_offset <= high_watermark <= log_end_offset; epochs ascend in both fields. All of the
+    log is on disk: a load fsyncs what an earlier process left in the page cache.
     """
 
     tp: TopicPartition
@@ -332,7 +341,8 @@ class AdvertisedAddress:
 class StoredBroker:
     """A Broker object; registration is None until the broker first started.
 
-    external is what the operator wants the broker to advertise outside, None for nothing.
+    external is what the operator wants the broker to advertise outside, None for nothing; settings
+    are what it gives the running broker, each with Kafka's key.
     """
 
     name: str
@@ -340,6 +350,7 @@ class StoredBroker:
     broker_id: BrokerId
     registration: Registration | None
     external: AdvertisedAddress | None = None
+    settings: tuple[tuple[str, int | float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,15 @@ class StartEvidence(Enum):
         }
 
     @property
+    def proves_every_byte(self) -> bool:
+        """Tell whether the log is as it was written, also where nothing counted as written yet.
+
+        What is appended and not fsynced may come back torn after a power cut, whatever its topic
+        waits for.
+        """
+        return self.clean and self is not StartEvidence.FLUSHED
+
+    @property
     def may_have_lost_records(self) -> bool:
         """Tell whether records may be lost; a first start is unclean but had no records."""
         return not self.clean and self is not StartEvidence.FIRST_START

@@ -36,6 +36,10 @@ class Kubernetes:
         self._programs = programs
         self._context = context
 
+    def in_namespace(self, namespace: str) -> Kubernetes:
+        """Return the same cluster with another namespace."""
+        return Kubernetes(self.kubeconfig, namespace, self._programs, self._context)
+
     def command(self, program: str, *args: str) -> list[str]:
         """Return a command line of kubectl or helm for this cluster and namespace."""
         found = program if self._programs is None else str(self._programs / program)

@@ -1,19 +1,30 @@
 """Consumes the records of the load, and writes them to the history.
 
-There is one consumer without a group: it assigns every partition at its beginning, and the library
-reconnects by itself. `load_generator` calls it between two sends, so it does not block then.
+There is one consumer without a group: it assigns every partition at its beginning or, for a load
+that compares what it reads, at its end. The library reconnects by itself. `load_generator` calls it
+between two sends, so it does not block then.
 """
 
 from __future__ import annotations
 
-from typing import IO
-
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from strandline_checker.history import Read, read_line
 
+from .load_figures import ReadBack
+from .load_history import HistoryFile
+
 TAKEN_MAX = 500
 """Records read at once: enough to keep up, few enough not to delay the producer."""
+OFFSETS_SECONDS = 10.0
+"""Bound of a request for the offsets at which a log begins and ends."""
 CONNECTION = {
     # A new pod has another address, and its old address is silent: by default the library would
     # wait there for half a minute.
@@ -34,11 +45,27 @@ RETRIED_ERRORS = frozenset(
 
 
 class LoadConsumer:
-    """Reads all partitions of a topic from the beginning; next_offset is by partition."""
+    """Reads all partitions of a topic; next_offset is by partition.
 
-    def __init__(self, bootstrap: str, topic: str, *, partitions: int, name: str) -> None:
+    It begins at the beginning, or at the end if what it reads is compared: then retention may
+    overtake it.
+    Raises:  KafkaException if it shall begin at the end and nobody tells where that is
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        *,
+        partitions: int,
+        name: str,
+        read_back: ReadBack | None = None,
+    ) -> None:
         self._name = name
+        self._topic = topic
+        self._read_back = read_back
         self.next_offset = dict.fromkeys(range(partitions), 0)
+        self.read = 0
         self.errors: dict[str, int] = {}
         self._consumer = Consumer(
             {
@@ -47,16 +74,21 @@ class LoadConsumer:
                 # The library demands a name; without subscribe or commit no group is joined.
                 "group.id": name,
                 "enable.auto.commit": False,
-                "auto.offset.reset": "error",
+                "auto.offset.reset": "error" if read_back is None else "earliest",
                 "fetch.wait.max.ms": 100,
                 "fetch.error.backoff.ms": 50,
             }
         )
+        first = dict.fromkeys(self.next_offset, OFFSET_BEGINNING)
+        if read_back is not None:
+            first = {number: self._log_bounds(number)[1] for number in self.next_offset}
+            self.next_offset = dict(first)
+            read_back.next_offset = dict(first)
         self._consumer.assign(
-            [TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)]
+            [TopicPartition(topic, number, offset) for number, offset in first.items()]
         )
 
-    def take(self, history: IO[str], wait_seconds: float = 0.0) -> None:
+    def take(self, history: HistoryFile, wait_seconds: float = 0.0) -> None:
         """Write the records that have arrived to the history."""
         for message in self._consumer.consume(TAKEN_MAX, timeout=wait_seconds):
             error = message.error()
@@ -64,17 +96,29 @@ class LoadConsumer:
                 if error.code() not in RETRIED_ERRORS:
                     self.errors[error.name()] = self.errors.get(error.name(), 0) + 1
                 continue
-            value, offset, partition = message.value(), message.offset(), message.partition()
-            if not isinstance(value, bytes) or offset is None or partition is None:
-                continue
-            read = Read(
-                consumer=self._name,
-                partition=partition,
-                offset=offset,
-                value=value.decode(errors="backslashreplace"),
+            self._take(message, history)
+
+    def _take(self, message: Message, history: HistoryFile) -> None:
+        content, offset, partition = message.value(), message.offset(), message.partition()
+        if not isinstance(content, bytes) or offset is None or partition is None:
+            return
+        value = content.decode(errors="backslashreplace")
+        read = Read(consumer=self._name, partition=partition, offset=offset, value=value)
+        history.write(read_line(read) + "\n")
+        self.next_offset[partition] = offset + 1
+        self.read += 1
+        if self._read_back is not None:
+            self._read_back.on_read(
+                partition, offset, value, lambda: self._log_bounds(partition)[0]
             )
-            history.write(read_line(read) + "\n")
-            self.next_offset[partition] = offset + 1
+
+    def _log_bounds(self, partition: int) -> tuple[int, int]:
+        """Return the offsets at which a partition begins and ends; else KafkaException."""
+        where = TopicPartition(self._topic, partition)
+        found = self._consumer.get_watermark_offsets(where, timeout=OFFSETS_SECONDS)
+        if found is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
+        return found
 
     def unread(self, ends: dict[int, int]) -> dict[int, int]:
         """Return how many records below these offsets are unread, by partition that has any."""

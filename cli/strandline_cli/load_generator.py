@@ -10,6 +10,10 @@ far, the time since the last one, and the longest time without one that passed, 
 part, since the previous line. SIGTERM ends the load early: the program still waits for outstanding
 records, up to the delivery timeout. On demand a consumer reads all partitions from their
 beginnings, and at the end up to the last acknowledged record.
+
+A load without an end writes a summary instead of a growing history: a file of JSON, replaced as
+a whole with each report (see `load_figures`), and of the history only the newest lines. Its
+consumer begins at the end of the log.
 """
 
 from __future__ import annotations
@@ -19,16 +23,19 @@ import signal
 import sys
 import time
 import uuid
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from strandline_checker.history import SendOutcome, Sent, outcome_line, sent_line
 
 from .load_consumer import CONNECTION, LoadConsumer
+from .load_figures import Figures, ReadBack
+from .load_history import HistoryFile, NewestHistory
 
 UNKNOWN_ERRORS = frozenset(
     {
@@ -61,9 +68,11 @@ class Load:
 
     producer: Producer
     topic: str
-    history: IO[str]
+    history: HistoryFile
     name: str
     consumer: LoadConsumer | None = None
+    figures: Figures | None = None
+    read_back: ReadBack | None = None
     acked: dict[int, int] = field(default_factory=dict)
     unknown: int = 0
     failed: int = 0
@@ -82,7 +91,9 @@ class Load:
             sent_ms=now_ms(),
         )
         self.history.write(sent_line(sent) + "\n")
-        done = partial(self._done, value, partition)
+        if self.figures is not None:
+            self.figures.on_sent(partition, sent.sent_ms)
+        done = partial(self._done, value, partition, sent.sent_ms)
         while True:
             try:
                 self.producer.produce(
@@ -92,7 +103,14 @@ class Load:
             except BufferError:
                 self.producer.poll(0.1)
 
-    def _done(self, value: str, partition: int, error: KafkaError | None, message: Message) -> None:
+    def _done(
+        self,
+        value: str,
+        partition: int,
+        sent_ms: float,
+        error: KafkaError | None,
+        message: Message,
+    ) -> None:
         ended, offset = now_ms(), -1
         if error is None:
             outcome = SendOutcome.ACKED
@@ -110,6 +128,13 @@ class Load:
             outcome = SendOutcome.FAILED
             self.failed += 1
         self.history.write(outcome_line(value, outcome, ended_ms=ended, offset=offset) + "\n")
+        if self.figures is not None:
+            if error is None:
+                self.figures.on_acked(partition, sent_ms, ended)
+            else:
+                self.figures.on_not_acked(partition, error.name())
+        if self.read_back is not None and error is None:
+            self.read_back.on_ack(partition, offset, value)
 
     def report(self, started_ms: float) -> str:
         """Return a report line, and begin to look for longest gaps anew."""
@@ -130,10 +155,41 @@ class Load:
             }
         )
 
+    def summary(self, plan: LoadPlan, *, ended: bool) -> dict[str, Any]:
+        """Return the figures of the run so far; ended if nothing more is to come."""
+        figures = {} if self.figures is None else self.figures.summary(now_ms())
+        checks = self.read_back
+        compared = {} if checks is None else {each: getattr(checks, each) for each in COMPARED}
+        reads = self.consumer
+        return {
+            "name": self.name,
+            "topic": self.topic,
+            "partitions": plan.partitions,
+            "rate": plan.rate,
+            "wall_ms": time.time_ns() // 1_000_000,
+            "ended": ended,
+            **figures,
+            "acked": sum(self.acked.values()),
+            "failed": self.failed,
+            "unknown": self.unknown,
+            "read": 0 if reads is None else reads.read,
+            "unread": {} if reads is None else reads.unread(self.ends),
+            "read_errors": {} if reads is None else reads.errors,
+            **compared,
+        }
+
+
+COMPARED = ("checked", "not_there", "deleted", "unchecked", "again", "examples")
+"""What a summary has of the comparison of records with their acknowledgements."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan:
-    """The options of one run; rate is records a second and partition."""
+    """The options of one run; rate is records a second and partition.
+
+    history_lines is how many lines of the history are kept, 0 for all; without a summary file
+    nothing is summed up.
+    """
 
     bootstrap: str
     topic: str
@@ -144,6 +200,8 @@ class LoadPlan:
     consume: bool
     report_seconds: float
     delivery_timeout_ms: int
+    history_lines: int = 0
+    summary: Path | None = None
 
 
 def _run(load: Load, plan: LoadPlan) -> None:
@@ -169,12 +227,20 @@ def _run(load: Load, plan: LoadPlan) -> None:
             load.consumer.take(load.history)
         if now_ms() >= next_report:
             next_report += plan.report_seconds * 1000
-            load.history.flush()
-            print(load.report(started), flush=True)
+            _tell(load, plan, started)
     load.producer.flush()
     if load.consumer is not None:
         _read_to_end(load, load.consumer)
+    _tell(load, plan, started, ended=True)
+
+
+def _tell(load: Load, plan: LoadPlan, started: float, *, ended: bool = False) -> None:
+    """Print a report and replace the summary, if there shall be one."""
     load.history.flush()
+    if plan.summary is not None:
+        new = plan.summary.with_name(f"{plan.summary.name}.new")
+        new.write_text(json.dumps(load.summary(plan, ended=ended)), encoding="utf-8")
+        new.replace(plan.summary)
     print(load.report(started), flush=True)
 
 
@@ -189,34 +255,68 @@ def _read_to_end(load: Load, consumer: LoadConsumer) -> None:
 
 def generate(plan: LoadPlan) -> int:
     """Run the load; 0 if every record was acknowledged or is unknown."""
-    producer = Producer(
-        {
-            **CONNECTION,
-            "bootstrap.servers": plan.bootstrap,
-            "acks": "all",
-            "enable.idempotence": True,
-            "linger.ms": 5,
-            "delivery.timeout.ms": plan.delivery_timeout_ms,
-            # The library gives up a request to a silent broker long before its records.
-            "socket.timeout.ms": 10_000,
-            "queue.buffering.max.messages": QUEUE_MAX,
-            "retry.backoff.ms": 20,
-            "retry.backoff.max.ms": 100,
-        }
-    )
+    figures = None
+    if plan.summary is not None:
+        figures = Figures(started_ms=now_ms(), started_wall_ms=time.time_ns() // 1_000_000)
+    producer = _producer(plan, figures)
     name = f"load{uuid.uuid4().hex[:8]}"
+    read_back = ReadBack(name=f"{name}-") if plan.summary is not None and plan.consume else None
     consumer = None
-    if plan.consume:
-        consumer = LoadConsumer(
-            plan.bootstrap, plan.topic, partitions=plan.partitions, name=f"{name}-reader"
-        )
-    with plan.history.open("w", encoding="utf-8") as history:
-        load = Load(
-            producer=producer, topic=plan.topic, history=history, name=name, consumer=consumer
-        )
+    with _history(plan) as history:
         try:
+            if plan.consume:
+                consumer = LoadConsumer(
+                    plan.bootstrap,
+                    plan.topic,
+                    partitions=plan.partitions,
+                    name=f"{name}-reader",
+                    read_back=read_back,
+                )
+            load = Load(
+                producer=producer,
+                topic=plan.topic,
+                history=history,
+                name=name,
+                consumer=consumer,
+                figures=figures,
+                read_back=read_back,
+            )
             _run(load, plan)
         except KafkaException as error:
             print(f"the library gave up: {error}", file=sys.stderr)
             return 1
     return 1 if load.failed or (consumer is not None and consumer.unread(load.ends)) else 0
+
+
+def _producer(plan: LoadPlan, figures: Figures | None) -> Producer:
+    settings: dict[str, Any] = {
+        **CONNECTION,
+        "bootstrap.servers": plan.bootstrap,
+        "acks": "all",
+        "enable.idempotence": True,
+        "linger.ms": 5,
+        "delivery.timeout.ms": plan.delivery_timeout_ms,
+        # The library gives up a request to a silent broker long before its records.
+        "socket.timeout.ms": 10_000,
+        "queue.buffering.max.messages": QUEUE_MAX,
+        "retry.backoff.ms": 20,
+        "retry.backoff.max.ms": 100,
+    }
+    if figures is None:
+        return Producer(settings)
+
+    # How often a record is transmitted is counted nowhere else: a request that is sent again is
+    # a new one for the library.
+    def note(text: str) -> None:
+        topics = json.loads(text)["topics"].values()
+        counts = [each for topic in topics for each in topic["partitions"].values()]
+        figures.on_retries(sum(each["txmsgs"] - each["msgs"] for each in counts))
+
+    every_ms = round(plan.report_seconds * 1000)
+    return Producer({**settings, "statistics.interval.ms": every_ms, "stats_cb": note})
+
+
+def _history(plan: LoadPlan) -> AbstractContextManager[HistoryFile]:
+    if plan.history_lines:
+        return closing(NewestHistory(plan.history, plan.history_lines))
+    return plan.history.open("w", encoding="utf-8")

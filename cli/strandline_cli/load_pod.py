@@ -104,6 +104,24 @@ def parse_report(line: str) -> Report | None:
         return None
 
 
+def end_load(kubernetes: Kubernetes, pod: str) -> None:
+    """Tell the load in a pod to end: it waits for outstanding records and reads the rest."""
+    terminate = "import os, signal; os.kill(1, signal.SIGTERM)"
+    kubernetes.exec(pod, "python", "-c", terminate, container="load")
+
+
+def load_exit_code(kubernetes: Kubernetes, pod: str) -> int | None:
+    """Return the exit code of the load in a pod, None while it runs."""
+    try:
+        status = kubernetes.get("pod", pod).get("status", {})
+    except CommandFailed:
+        return None
+    for container in status.get("containerStatuses", ()):
+        if container["name"] == "load" and "terminated" in container["state"]:
+            return int(container["state"]["terminated"]["exitCode"])
+    return None
+
+
 class LoadPod:
     """A running load from a manifest; `close` ends the reading of its reports, not the load."""
 
@@ -170,19 +188,11 @@ class LoadPod:
 
     def stop(self) -> None:
         """Tell the load to end: it waits for outstanding records and reads the rest."""
-        terminate = "import os, signal; os.kill(1, signal.SIGTERM)"
-        self._kubernetes.exec(self.name, "python", "-c", terminate, container="load")
+        end_load(self._kubernetes, self.name)
 
     def exit_code(self) -> int | None:
         """Return the load's exit code, None while it runs."""
-        try:
-            status = self._kubernetes.get("pod", self.name).get("status", {})
-        except CommandFailed:
-            return None
-        for container in status.get("containerStatuses", ()):
-            if container["name"] == "load" and "terminated" in container["state"]:
-                return int(container["state"]["terminated"]["exitCode"])
-        return None
+        return load_exit_code(self._kubernetes, self.name)
 
     def history(self) -> list[str]:
         """Return the lines of the history, with their line ends."""

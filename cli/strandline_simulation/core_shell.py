@@ -19,6 +19,7 @@ from strandline.core.events import (
     FetchFailed,
     FetchResponseReceived,
     FollowerFetchReceived,
+    LogFlushed,
     LogStartPersisted,
     RecordsHandle,
     RequestCancelled,
@@ -28,10 +29,10 @@ from strandline.core.events import (
 from strandline.core.notices import Notice
 from strandline.core.replicas import Replicas
 from strandline.errors import ErrorCode
-from strandline.model import BrokerId, Registration
+from strandline.model import BrokerId, Registration, TopicPartition
 
 from .broker_api import SimulatedBrokerApi
-from .disk import StoredBatch, new_batch
+from .disk import RecordLog, StoredBatch, new_batch
 from .driver import SimulatedDriver
 from .environment import SimulatedEnvironment
 from .network import Address, Channel, Delivery
@@ -52,6 +53,10 @@ class _LeaderStream:
 
     stream: int
     request_id: int | None = None
+
+
+def _without_records(fetched: FetchedPartition) -> FetchedPartition:
+    return replace(fetched, batches=(), records=RecordsHandle(()))
 
 
 class SimulatedCoreShell:
@@ -81,6 +86,9 @@ class SimulatedCoreShell:
         key = key_of(environment.plan.seed, "hands", port.broker_id, port.incarnation)
         self._prng = Prng(key)
         self._last_state_write_ms = 0
+        sync_key = key_of(environment.plan.seed, "syncs", port.broker_id, port.incarnation)
+        self._sync_prng = Prng(sync_key)
+        self._syncing: set[TopicPartition] = set()
         self._driver: SimulatedDriver[Event, done.Effect] = SimulatedDriver(
             replicas, port.life, perform=self._perform, tick=Ticked()
         )
@@ -97,13 +105,19 @@ class SimulatedCoreShell:
         self.step(replace(event, request_id=request_id))
 
     def on_fetch_response(self, response: FetchResponseReceived) -> None:
-        """Take a leader's response, also a late one; without room for it, the fetch has failed."""
+        """Take a leader's response, also a late one; records that have no room are left out.
+
+        In a plan whose full followers tell nothing, such a fetch has failed.
+        """
         stream = self._leader_streams.get(response.leader)
         if self._disk.is_full and any(fetched.batches for fetched in response.partitions):
-            if stream is not None:
-                del self._leader_streams[response.leader]
-            self.step(FetchFailed(request_id=response.request_id, leader=response.leader))
-            return
+            if not self._environment.plan.full_followers_tell:
+                if stream is not None:
+                    del self._leader_streams[response.leader]
+                self.step(FetchFailed(request_id=response.request_id, leader=response.leader))
+                return
+            kept = tuple(map(_without_records, response.partitions))
+            response = replace(response, partitions=kept)
         if stream is not None and stream.request_id == response.request_id:
             stream.request_id = None
         self.step(response)
@@ -127,6 +141,7 @@ class SimulatedCoreShell:
 
     def _create(self, effect: done.CreateReplica) -> None:
         self._disk.create_log(effect.tp)
+        self._begin_sync(effect.tp)
 
     def _persist(self, effect: done.PersistState) -> None:
         """Write the state file some time later, in order."""
@@ -146,11 +161,39 @@ class SimulatedCoreShell:
         values = cast("tuple[int, ...]", effect.records)
         log = self._disk.logs[effect.tp]
         log.append(new_batch(effect.base_offset, effect.leader_epoch, values))
+        self._begin_sync(effect.tp)
 
     def _append_as_follower(self, effect: done.AppendAsFollower) -> None:
         log = self._disk.logs[effect.tp]
         for batch in cast("tuple[StoredBatch, ...]", effect.records)[: effect.batch_count]:
             log.append(batch)
+        self._begin_sync(effect.tp)
+
+    def _begin_sync(self, tp: TopicPartition) -> None:
+        """Bring a log to disk some time later, as far as it goes now; one sync at a time."""
+        if not self._disk.flushes or tp in self._syncing:
+            return
+        self._syncing.add(tp)
+        log = self._disk.logs[tp]
+        delay_ms = self._sync_prng.between(1, self._environment.conditions.now.sync_max_ms)
+        self._environment.virtual_time.after(delay_ms, self._on_synced, tp, log, log.end, log.cuts)
+
+    def _on_synced(self, tp: TopicPartition, log: RecordLog, offset: int, cuts: int) -> None:
+        """Have records on disk, also if the process is paused and hears of it later."""
+        if not self._port.alive:
+            return
+        if log.cuts == cuts:
+            log.flush_to(offset)
+        self._port.life.deliver(self._end_sync, tp, log, offset, cuts)
+
+    def _end_sync(self, tp: TopicPartition, log: RecordLog, offset: int, cuts: int) -> None:
+        """Tell of a sync unless a cut or a deletion overtook it; begin the next one if due."""
+        self._syncing.remove(tp)
+        if self._disk.logs.get(tp) is log and log.cuts == cuts:
+            self.step(LogFlushed(tp=tp, offset=offset))
+        present = self._disk.logs.get(tp)
+        if present is not None and present.flushed < present.end:
+            self._begin_sync(tp)
 
     def _truncate(self, effect: done.TruncateTo) -> None:
         self._disk.logs[effect.tp].truncate_to(effect.offset)
@@ -216,6 +259,7 @@ class SimulatedCoreShell:
 
     def _send_fetch(self, effect: done.SendFetch) -> None:
         """Send a fetch; without an address it has failed, a moment later."""
+        self._environment.invariants.on_fetch_sent(self._port, effect)
         leader, life, network = effect.leader, self._port.life, self._environment.network
         if self._metadata.live_broker(leader) is None:
             failed = FetchFailed(request_id=effect.request_id, leader=leader)
@@ -233,6 +277,7 @@ class SimulatedCoreShell:
             clean_since_epoch=self._registration.clean_since_epoch,
             max_wait_ms=effect.max_wait_ms,
             partitions=effect.partitions,
+            without_records=self._disk.is_full and self._environment.plan.full_followers_tell,
         )
         network.send_on(stream.stream, life.address, fetch, Delivery.REPEATABLE)
 

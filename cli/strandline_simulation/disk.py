@@ -3,7 +3,8 @@
 Outlives the processes of its broker. A record is one number that no other record has. What
 is written is in the page cache at once; power loss takes away the end of each log that was
 never flushed. State file and meta are fsynced, so they survive; a state write that was under
-way may have reached the disk or not.
+way may have reached the disk or not. With `flush.messages` 1 a sync follows the appends, and what
+it has not reached yet counts as little as what was never appended.
 """
 
 from __future__ import annotations
@@ -53,24 +54,24 @@ class RecordLog:
     """One replica's log; values[n] is the record at offset start + n.
 
     start is where the oldest batch begins, checkpointed_start what the log start checkpoint says,
-    with the leader epoch there.
+    with the leader epoch there. Everything below flushed survives a power cut; cuts counts what
+    voids a sync that is under way.
     """
 
     __slots__ = (
-        "_flushes",
         "batches",
         "checkpointed_epoch",
         "checkpointed_start",
+        "cuts",
         "flushed",
         "start",
         "values",
     )
 
-    def __init__(self, *, flushes: bool = False) -> None:
-        self._flushes = flushes
+    def __init__(self) -> None:
         self.start = self.checkpointed_start = 0
         self.checkpointed_epoch: LeaderEpoch = NO_EPOCH
-        self.flushed = 0
+        self.flushed = self.cuts = 0
         self.batches: list[StoredBatch] = []
         self.values: list[int] = []
 
@@ -114,11 +115,14 @@ class RecordLog:
             )
         self.batches.append(batch)
         self.values.extend(batch.values)
-        if self._flushes:
-            self.flushed = self.end
+
+    def flush_to(self, offset: int) -> None:
+        """Have everything below an offset on disk."""
+        self.flushed = max(self.flushed, offset)
 
     def truncate_to(self, offset: int) -> None:
         """Keep offsets below `offset`, which is the end of a batch."""
+        self.cuts += 1
         while self.batches and self.batches[-1].span.next_offset > offset:
             gone = self.batches.pop()
             if gone.span.base_offset < offset:
@@ -128,6 +132,7 @@ class RecordLog:
 
     def restart_at(self, offset: int) -> None:
         """Drop everything and begin at `offset`."""
+        self.cuts += 1
         self.start = self.checkpointed_start = self.flushed = offset
         self.checkpointed_epoch = NO_EPOCH
         self.batches.clear()
@@ -184,7 +189,7 @@ class SimulatedDisk:
 
     log_dir_id: str
     flushes: bool = False
-    """Whether each append is flushed before it counts: `flush.messages: 1`."""
+    """Whether an append counts once it is flushed: `flush.messages: 1`."""
     meta_epoch: BrokerEpoch | None = None
     meta_clean_since_epoch: BrokerEpoch = BrokerEpoch(0)
     marker_epoch: BrokerEpoch | None = None
@@ -208,7 +213,7 @@ class SimulatedDisk:
 
     def create_log(self, tp: TopicPartition) -> None:
         """Have a log, an empty one if there is none."""
-        self.logs.setdefault(tp, RecordLog(flushes=self.flushes))
+        self.logs.setdefault(tp, RecordLog())
 
     def delete(self, tp: TopicPartition) -> None:
         """Forget a replica."""
@@ -230,8 +235,10 @@ class SimulatedDisk:
         self.meta_clean_since_epoch = decision.clean_since_epoch
 
     def mark_flushed(self, broker_epoch: BrokerEpoch) -> None:
-        """Say that all of the logs is on disk, if every append is flushed, too."""
+        """Flush the logs and say so, if no later record counts before it is flushed either."""
         self.flushed_epoch = broker_epoch if self.flushes else None
+        if self.flushes:
+            self._flush_logs()
 
     def write_marker(self, broker_epoch: BrokerEpoch) -> None:
         """Leave the marker of an orderly stop."""
@@ -285,8 +292,11 @@ class SimulatedDisk:
         """Bring everything to disk, as an orderly stop does."""
         while self.state_writes:
             self.write_state(self.state_writes[0])
+        self._flush_logs()
+
+    def _flush_logs(self) -> None:
         for log in self.logs.values():
-            log.flushed = log.end
+            log.flush_to(log.end)
 
     def has_lost_logs(self) -> bool:
         """Tell whether there is less than this broker once had."""

@@ -7,8 +7,8 @@ changed again. Each invariant is named by what it says. What is checked when:
 - after each step of a core that made a leader, moved a high watermark, changed an ISR or cut a
   log, for those partitions alone: ISR members and eligible leaders are complete, the leader counts
   every electable replica or commits nothing, and shows consumers nothing uncommitted;
-- at the notice or the answer itself: one leader per epoch, leaders are complete, the high
-  watermark, what is committed, acknowledged and read;
+- at the notice, the fetch or the answer itself: one leader per epoch, leaders are complete, the
+  high watermark, what is committed, on disk, acknowledged and read;
 - at each election, each loss of data and the end: acknowledged records, read from the disks;
 - at the end, by `healing`: everything heals, and what stays offline has lost data.
 
@@ -23,10 +23,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from strandline.core.effects import ProposeIsr
+from strandline.core.effects import ProposeIsr, SendFetch
 from strandline.core.notices import (
     BecameFollower,
     BecameLeader,
+    DurableEndAdvanced,
     HighWatermarkAdvanced,
     IsrChanged,
     Notice,
@@ -61,6 +62,7 @@ class Invariant(StrEnum):
     MAXIMAL_ISR_COVERS = "a leader counts every replica that could be elected"
     READS_ARE_COMMITTED = "consumers read committed records only"
     ACKNOWLEDGED_IS_COMMITTED = "what is acknowledged is committed"
+    WRITTEN_IS_ON_DISK = "what a replica counts as written is on its disk"
     LOG_START_IS_COMMITTED = "a log begins where a leader said, at or below what is committed"
     ACKNOWLEDGED_SURVIVES = "an acknowledged record survives at its offset"
     EVERYTHING_HEALS = "when faults end, the cluster heals and everything is answered"
@@ -254,8 +256,21 @@ class Invariants:
                 self._leaderships.pop((replica.broker_id, notice.tp), None)
             case IsrChanged():
                 self._unchecked[notice.tp] = None
+            case DurableEndAdvanced():
+                self._check_on_disk(replica, notice.tp, notice.durable_end)
             case _:
                 pass
+
+    def on_fetch_sent(self, replica: Replica, effect: SendFetch) -> None:
+        """Judge what a follower tells: that it has everything below its fetch offsets."""
+        for fetch in effect.partitions:
+            self._check_on_disk(replica, fetch.tp, fetch.fetch_offset)
+
+    def _check_on_disk(self, replica: Replica, tp: TopicPartition, end: int) -> None:
+        """Judge that a power cut would leave everything below an offset."""
+        disk = self._disks[replica.broker_id]
+        if disk.flushes and (flushed := disk.logs[tp].flushed) < end:
+            raise _broken(Invariant.WRITTEN_IS_ON_DISK, replica, tp, counted=end, flushed=flushed)
 
     def on_proposed(self, effect: ProposeIsr) -> None:
         """Take note that a leader changes its maximal ISR."""

@@ -141,11 +141,10 @@ def power_loss(nemesis: Nemesis, fault: Fault) -> None:
     """Cut the power of a host: unflushed records are lost, the boot id changes."""
     target = nemesis.process(fault).life.broker_id
     lost = nemesis.hosts.lose_power(target, fault.for_ms, fault.keep_per_mille)
-    if nemesis.environment.plan.flushes:
-        return
     if lost > 0:
         nemesis.environment.fault_counts[Anomaly.TAIL_LOST] += 1
-    nemesis.environment.loss_budget.on_lost(target)
+    if not nemesis.environment.plan.flushes:
+        nemesis.environment.loss_budget.on_lost(target)
     nemesis.environment.invariants.on_data_lost(target, wiped=False)
 
 

@@ -86,6 +86,7 @@ class Conditions:
     watch_duplicates: int = 0
     watch_in_order: bool = True
     state_write_max_ms: int = 3
+    sync_max_ms: int = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +122,9 @@ class Plan:
     heal_at_ms: int
     settle_max_ms: int = 30_000
     flushes: bool = False
-    """Every append is flushed before it counts, so a power cut loses nothing."""
+    """Topics have `flush.messages` 1: a record counts once it is flushed; power cuts lose none."""
+    full_followers_tell: bool = False
+    """Whether a follower without room fetches without records (ADR 0050), or its fetches fail."""
     conditions: Conditions = Conditions()
     timing: Timing = Timing()
     faults: tuple[Fault, ...] = ()

@@ -44,9 +44,16 @@ def draw_plan(seed: int) -> Plan:
         deletes=_deletes(Random(f"deletes {seed}"), partitions, heal_at_ms),
         flushes=prng.random() < 0.2,
         moves=_moves(Random(f"moves {seed}"), brokers, partitions, heal_at_ms, min_isr),
+        full_followers_tell=True,
     )
-    # Drawn last: the rest of a plan is what it was before volumes could be full.
-    plan = replace(plan, faults=plan.faults + _full_volumes(prng, brokers, heal_at_ms))
+    # Drawn last, or apart: the rest of a plan is what it was before volumes could be full, and
+    # fsyncs took time.
+    sync_max_ms = Random(f"syncs {seed}").choice((5, 60, 500))
+    plan = replace(
+        plan,
+        conditions=replace(plan.conditions, sync_max_ms=sync_max_ms),
+        faults=plan.faults + _full_volumes(prng, brokers, heal_at_ms),
+    )
     restless = Random(f"restless {seed}")
     return _with_restless_partitions(plan, restless) if restless.random() < 0.15 else plan
 

@@ -65,7 +65,7 @@ class SimulatedStore:
             topic_name="topic",
             min_insync_replicas=plan.min_insync_replicas,
             unclean_leader_election=False,
-            settings=TopicSettings(),
+            settings=TopicSettings(flush_messages=1) if plan.flushes else TopicSettings(),
         )
         self.brokers = {
             BrokerId(number): StoredBroker(

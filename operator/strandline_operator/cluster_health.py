@@ -8,6 +8,7 @@ from __future__ import annotations
 from strandline.model import NO_LEADER
 
 from . import resources
+from .broker_settings import config_applied
 from .conditions import (
     AVAILABLE,
     CONFIG_APPLIED,
@@ -24,7 +25,7 @@ from .conditions import (
 )
 from .disruption import disruption_allowed
 from .observed import DesiredCluster, ObservedCluster
-from .pods import config_applied, pods_current, spread_met
+from .pods import pods_current, spread_met
 
 
 def cluster_conditions(
@@ -49,7 +50,7 @@ def cluster_conditions(
         AVAILABLE: available,
         MIN_ISR_MET: enough,
         SPREAD_MET: spread_met(observed.pods),
-        CONFIG_APPLIED: config_applied(observed.pods, resources.config_map_name(desired)),
+        CONFIG_APPLIED: config_applied(desired, observed, resources.config_map_name(desired)),
         PODS_CURRENT: pods_current(observed.pods, observed.revision),
         ROLLING: rolling,
         DISRUPTION_ALLOWED: disruption_allowed(observed.partitions),

@@ -22,7 +22,6 @@ from strandline.kube.objects import (
     topic_id_of,
 )
 from strandline.model import (
-    EXTERNAL_LISTENER,
     BrokerId,
     HolderIdentity,
     PartitionState,
@@ -53,6 +52,7 @@ from .observed import (
 )
 from .ownership import ownership_of, partition_ownership_of
 from .pods import evictions_allowed, is_seen, read_claim, read_pod
+from .topic_settings import effective_config
 
 
 class Cache:
@@ -150,15 +150,15 @@ class Cache:
         return name in self._by_kind[kind.kind]
 
     def topics_behind(self, cluster: str) -> list[str]:
-        """Return the topics whose status shows another deleteTopicEnable than the cluster has."""
+        """Return the topics whose status shows other settings than the cluster gives them."""
         if cluster not in self._clusters:
             return []
-        wanted = self._clusters[cluster][0].delete_topic_enable
+        wanted = self._clusters[cluster][0]
         return [
             name
             for name, (topic, status) in sorted(self._topics.items())
             if topic.cluster == cluster
-            and (status.written.get("effectiveConfig") or {}).get("deleteTopicEnable") != wanted
+            and status.written.get("effectiveConfig") != effective_config(topic, wanted)
         ]
 
     def partition_state(self, name: str) -> PartitionState | None:
@@ -231,17 +231,8 @@ class Cache:
                 for (kind, child), (_, found) in parts.items()
                 if kind == kinds.SERVICE.kind
             },
-            advertised={
-                each.broker_id: endpoint
-                for each in registrations
-                if each and (endpoint := each.endpoint(EXTERNAL_LISTENER))
-            },
             parts=parts,
             ready_brokers=0 if pods is None else int(_status(pods.whole).get("readyReplicas") or 0),
-            broker_epochs={each.broker_id: each.broker_epoch for each in registrations if each},
-            full_brokers=tuple(
-                sorted(each.broker_id for each in registrations if each and each.volume_full)
-            ),
             topic_count=sum(topic.cluster == name for topic in self.topics()),
             partitions=tuple(self._partitions_of(name)),
             pods=tuple(
@@ -255,9 +246,7 @@ class Cache:
             revision="" if pods is None else str(_status(pods.whole).get("updateRevision") or ""),
             is_revision_current=pods is not None and is_seen(pods.whole),
             controller_id=None if lease is None else _holder(lease.whole),
-            registered_pods={
-                each.broker_id: each.incarnation.partition("/")[0] for each in registrations if each
-            },
+            registrations={each.broker_id: each for each in registrations if each},
             evictions_allowed=evictions_allowed(budget.whole) if budget is not None else 0,
         )
 
@@ -354,6 +343,7 @@ def read_cluster(value: Object) -> DesiredCluster:
         timing=spec["timing"],
         storage_size=spec["storage"]["size"],
         storage_class=spec["storage"].get("storageClassName"),
+        version=spec.get("version", ""),
         config=spec.get("config") or {},
         delete_topic_enable=bool(spec.get("deleteTopicEnable", True)),
         resources=spec.get("resources") or {},

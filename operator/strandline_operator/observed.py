@@ -12,7 +12,15 @@ from enum import Enum
 from typing import Any
 
 from strandline.kube.api import Object
-from strandline.model import BrokerEpoch, BrokerId, Endpoint, StoredPartition, TopicId
+from strandline.model import (
+    EXTERNAL_LISTENER,
+    BrokerEpoch,
+    BrokerId,
+    Endpoint,
+    Registration,
+    StoredPartition,
+    TopicId,
+)
 
 from .kinds import Kind
 
@@ -66,7 +74,7 @@ class DesiredCluster:
     """A BrokerCluster's spec; config is by field of the spec.
 
     resources and the fields of pod are Kubernetes' own; spread_nodes is None where the operator
-    decides.
+    decides. version is "" where the spec names none; image is "" until `versions` has chosen it.
     """
 
     ref: ObjectRef
@@ -83,6 +91,8 @@ class DesiredCluster:
     spread_nodes: str | None
     external: DesiredListener | None = None
     is_rolling_paused: bool = False
+    version: str = ""
+    image: str = ""
 
     @property
     def broker_ids(self) -> tuple[BrokerId, ...]:
@@ -252,36 +262,56 @@ class ObservedCluster:
     """What the operator saw of a cluster beside its spec.
 
     parts are all objects with names of its parts by (kind, name), each with its ownership;
-    broker_epochs holds the registered brokers, full_brokers those whose volumes are full,
-    topic_count counts the ReplicatedTopics that name the cluster, partitions, pods and claims are
-    those with its label. revision is the latest one of its StatefulSet, "" while that is unknown,
-    and current if it is made of the StatefulSet's present spec; controller_id holds the controller
-    Lease; registered_pods are the uids of the pods that brokers registered from; evictions_allowed
-    is what the disruption budget allows now. causes are sentences about brokers that are not
-    ready. schedulable_nodes is None unless `pod_settings` needs it and the operator may list
-    nodes. services are those that have names of its parts; advertised is what registered brokers
-    advertise to clients outside.
+    registrations are what its brokers say of themselves, topic_count counts the ReplicatedTopics
+    that name the cluster, partitions, pods and claims are those with its label. revision is the
+    latest one of its StatefulSet, "" while that is unknown, and current if it is made of the
+    StatefulSet's present spec; controller_id holds the controller Lease; evictions_allowed is what
+    the disruption budget allows now. causes are sentences about brokers that are not ready.
+    schedulable_nodes is None unless `pod_settings` needs it and the operator may list nodes.
+    services are those that have names of its parts.
     """
 
     status: FoundStatus
     has_controller: bool
     services: Mapping[str, FoundService]
-    advertised: Mapping[BrokerId, Endpoint]
     parts: Mapping[tuple[str, str], tuple[Ownership, FoundObject]]
     ready_brokers: int
-    broker_epochs: Mapping[BrokerId, BrokerEpoch]
-    full_brokers: tuple[BrokerId, ...]
     topic_count: int
     partitions: tuple[StoredPartition, ...]
     pods: tuple[FoundPod, ...]
     revision: str
     is_revision_current: bool
     controller_id: BrokerId | None
-    registered_pods: Mapping[BrokerId, str]
     evictions_allowed: int
+    registrations: Mapping[BrokerId, Registration]
     claims: tuple[FoundClaim, ...] = ()
     causes: tuple[str, ...] = ()
     schedulable_nodes: int | None = None
+
+    @property
+    def broker_epochs(self) -> Mapping[BrokerId, BrokerEpoch]:
+        """The epochs of the registered brokers."""
+        return {each: found.broker_epoch for each, found in self.registrations.items()}
+
+    @property
+    def full_brokers(self) -> tuple[BrokerId, ...]:
+        """The brokers whose volumes are full."""
+        return tuple(
+            sorted(each for each, found in self.registrations.items() if found.volume_full)
+        )
+
+    @property
+    def registered_pods(self) -> Mapping[BrokerId, str]:
+        """The uids of the pods that the brokers registered from."""
+        found = self.registrations.items()
+        return {each: told.incarnation.partition("/")[0] for each, told in found}
+
+    @property
+    def advertised(self) -> Mapping[BrokerId, Endpoint]:
+        """What registered brokers advertise to clients outside."""
+        found = self.registrations.items()
+        told = {each: registered.endpoint(EXTERNAL_LISTENER) for each, registered in found}
+        return {each: endpoint for each, endpoint in told.items() if endpoint is not None}
 
     @property
     def has_topics(self) -> bool:

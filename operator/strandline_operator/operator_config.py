@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -65,10 +66,12 @@ CONNECT_TIMEOUT_SECONDS: Final = 3
 
 _KNOWN: Final = frozenset(
     {
-        *("brokerRole", "brokerImage", "brokerImagePullPolicy", "brokerUser"),
+        *("brokerRole", "brokerImages", "brokerVersion", "brokerImagePullPolicy", "brokerUser"),
         *("imagePullSecrets", "defaultCluster", "watchNamespaces"),
     }
 )
+VERSION_PATTERN: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)(-[0-9A-Za-z.-]+)?")
+"""A version of Strandline: major, minor and patch; the definition of BrokerCluster has it, too."""
 USER_MAX: Final = (1 << 32) - 2
 """The greatest user id of Linux."""
 
@@ -83,8 +86,10 @@ class OperatorConfig:
     """POD_NAME of the environment, without it the host's name: who holds the operator's Lease."""
     broker_role: str
     """brokerRole: name of the Role for every cluster's ServiceAccount."""
-    broker_image: str
-    """brokerImage: image of all brokers."""
+    broker_images: Mapping[str, str]
+    """brokerImages: the image of each version that clusters may have (ADR 0054)."""
+    broker_version: str
+    """brokerVersion: the version of new clusters that name none; brokerImages has it."""
     broker_image_pull_policy: str = "IfNotPresent"
     """brokerImagePullPolicy, as Kubernetes spells it."""
     broker_user: int | None = None
@@ -127,7 +132,8 @@ def load_operator_config(environ: Mapping[str, str] | None = None) -> OperatorCo
         namespace=required(variables, "NAMESPACE"),
         identity=variables.get("POD_NAME") or socket.gethostname(),
         broker_role=_text(values, "brokerRole"),
-        broker_image=_text(values, "brokerImage"),
+        broker_images=_images(values),
+        broker_version=_text(values, "brokerVersion"),
         broker_image_pull_policy=_text(values, "brokerImagePullPolicy", default="IfNotPresent"),
         broker_user=_user(values.get("brokerUser")),
         image_pull_secrets=_secret_names(values.get("imagePullSecrets") or []),
@@ -143,6 +149,20 @@ def _text(values: Mapping[str, Any], key: str, *, default: str = "") -> str:
     if not isinstance(value, str) or not value:
         raise ConfigError(f"{key}: must be a text that is not empty")
     return value
+
+
+def _images(values: Mapping[str, Any]) -> dict[str, str]:
+    images, default = values.get("brokerImages"), _text(values, "brokerVersion")
+    if not isinstance(images, dict) or not images:
+        raise ConfigError("brokerImages: must be a mapping of versions to images, not empty")
+    for version, image in images.items():
+        if not isinstance(version, str) or VERSION_PATTERN.fullmatch(version) is None:
+            raise ConfigError(f"brokerImages: {version!r} must be a version such as 0.1.0")
+        if not isinstance(image, str) or not image:
+            raise ConfigError(f"brokerImages: {version} must have an image that is not empty")
+    if default not in images:
+        raise ConfigError(f"brokerVersion: brokerImages has no image of {default}")
+    return dict(images)
 
 
 def _user(value: Any) -> int | None:

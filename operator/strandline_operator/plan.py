@@ -13,7 +13,7 @@ from typing import Final
 from strandline.kube.api import Object
 from strandline.kube.objects import CLUSTER_LABEL, DEFAULT_CLUSTER
 
-from . import external, growth, kinds, operator_config, pod_settings, resources
+from . import external, growth, kinds, operator_config, pod_settings, resources, versions
 from .actions import (
     Action,
     ApplyObject,
@@ -78,7 +78,8 @@ def plan_cluster(
     if desired.is_terminating:
         return []
     spread = pod_settings.spread_of(desired, observed)
-    desired = replace(desired, spread_nodes=spread.nodes)
+    choice = versions.choose(desired, observed, config)
+    desired = replace(desired, spread_nodes=spread.nodes, image=choice.wanted.image)
     current = _present_objects(desired, observed, config)
     former = _former_config_maps(desired, observed, current)
     bodies = [
@@ -91,7 +92,7 @@ def plan_cluster(
         *resources.external_services_of(desired, has_topics=observed.has_topics),
     ]
     obstacle = _refused_part(_parts_of(bodies, observed))
-    obstacle = obstacle or _brokers_left_out(desired, observed) or refusal
+    obstacle = obstacle or _brokers_left_out(desired, observed) or refusal or choice.obstacle
     actions: list[Action] = []
     if obstacle is None:
         actions = _apply_actions(bodies, observed)
@@ -102,14 +103,19 @@ def plan_cluster(
     if obstacle is None:
         # Behind all others, because the storage class may refuse it for ever.
         actions += growth.actions(desired, observed)
-    step = rolling_step(desired, observed, obstacle, is_written=_has_its_pods(actions))
+    # A cluster that has an image is kept whole with it, whatever its spec names now.
+    amiss = obstacle or choice.refusal
+    step = rolling_step(desired, observed, amiss, is_written=_has_its_pods(actions))
     # After what it tells of, so that it tells of nothing that a refused action did not do.
-    status = cluster_status(desired, observed, obstacle, step.readiness, now=now)
+    status = cluster_status(desired, observed, amiss, step.readiness, now=now)
+    status |= choice.status(is_written=obstacle is None)
     # A cluster that waits or is refused decides nothing before it has its pods.
     is_decided = obstacle is None or not spread.is_new
     if is_decided:
         status["spread"] = spread.status
-    actions += _status_actions(desired.ref, observed.status, status, obstacle, refusal)
+    actions += _status_actions(desired.ref, observed.status, status, amiss, refusal)
+    if obstacle is None:
+        actions += versions.events(desired, choice)
     if is_decided and spread.is_new:
         actions.append(_spread_event(desired.ref, spread))
     actions += growth.events(desired, observed)

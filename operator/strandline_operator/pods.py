@@ -161,15 +161,6 @@ def spread_met(pods: Iterable[FoundPod]) -> Readiness:
     return Readiness(ready=True, reason="OneBrokerPerNode", message=message)
 
 
-def config_applied(pods: Iterable[FoundPod], wanted: str) -> Readiness:
-    """Judge whether every pod mounts the ConfigMap of the present configuration."""
-    return _all_have(
-        {pod.name: wanted in pod.config_maps for pod in pods},
-        reasons=("Applied", "OldConfiguration"),
-        behind=f"pods were started before ConfigMap {wanted}, and take it when they are replaced",
-    )
-
-
 def pods_current(pods: Iterable[FoundPod], revision: str) -> Readiness:
     """Judge whether every pod is of the StatefulSet's latest revision, "" while that is unknown."""
     return _all_have(

@@ -13,9 +13,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-import yaml
-
-from strandline.config.broker import KEYS_SINCE, SINCE, Ports
+from strandline.config.broker import Ports
 from strandline.config.replication import ControllerConfig
 from strandline.kube.api import Object
 from strandline.kube.objects import CLUSTER_LABEL, DEFAULT_CLUSTER
@@ -23,6 +21,7 @@ from strandline.model import AdvertisedAddress, BrokerId, StoredPartition
 
 from . import external, kinds, pod_settings
 from .actions import PostEvent
+from .broker_settings import file_of, running_settings
 from .observed import DesiredCluster, DesiredTopic, FoundObject, ObjectRef
 from .operator_config import FIELD_MANAGER, OperatorConfig
 
@@ -41,21 +40,6 @@ EVENT_MESSAGE_LENGTH_MAX: Final = 1_024
 
 NO_ADDRESSES: Final[Mapping[BrokerId, AdvertisedAddress]] = MappingProxyType({})
 """Nothing is advertised outside."""
-
-BROKER_KEYS: Final = {
-    "replicaLagTimeMaxMs": "replica.lag.time.max.ms",
-    "logSegmentBytes": "log.segment.bytes",
-    "logFlushIntervalMessages": "log.flush.interval.messages",
-    "messageMaxBytes": "message.max.bytes",
-    "logRetentionMs": "log.retention.ms",
-    "logRetentionBytes": "log.retention.bytes",
-    "logRollMs": "log.roll.ms",
-    "logRetentionCheckIntervalMs": "log.retention.check.interval.ms",
-    "logDirFillMax": "log.dir.fill.max",
-    "logTrashRetentionMs": "log.trash.retention.ms",
-    "logTrashRetentionBytes": "log.trash.retention.bytes",
-}
-"""Field of BrokerCluster.spec.config to key of the brokers' configuration file."""
 
 
 # --- clusters ----------------------------------------------------------------------------
@@ -96,12 +80,14 @@ def objects_of(
     bodies = [
         _manifest(kinds.SERVICE_ACCOUNT, cluster, "broker"),
         _role_binding(cluster, config),
-        _config_map(cluster, _config_text(cluster)),
+        _config_map(cluster, file_of(cluster)),
         _service(cluster, "brokers", list(PORTS), **headless),
         _service(cluster, "bootstrap", ["kafka"]),
         _manifest(kinds.LEASE, cluster, "controller"),
         *(
-            _manifest(kinds.BROKER, cluster, str(i), spec=_broker_spec(i, addresses.get(i)))
+            _manifest(
+                kinds.BROKER, cluster, str(i), spec=_broker_spec(cluster, i, addresses.get(i))
+            )
             for i in cluster.broker_ids
         ),
         _manifest(kinds.POD_DISRUPTION_BUDGET, cluster, "brokers", spec=budget),
@@ -118,12 +104,16 @@ def external_services_of(cluster: DesiredCluster, *, has_topics: bool) -> list[O
     ]
 
 
-def _broker_spec(broker_id: BrokerId, address: AdvertisedAddress | None) -> Object:
+def _broker_spec(
+    cluster: DesiredCluster, broker_id: BrokerId, address: AdvertisedAddress | None
+) -> Object:
     """Return the spec of a Broker; without a host it advertises the address of its node."""
+    settings = running_settings(cluster)
+    spec = {"brokerId": broker_id, **({"config": settings} if settings else {})}
     if address is None:
-        return {"brokerId": broker_id}
+        return spec
     host = {"host": address.host} if address.host else {}
-    return {"brokerId": broker_id, "external": {**host, "port": address.port}}
+    return {**spec, "external": {**host, "port": address.port}}
 
 
 def former_config_map(cluster: DesiredCluster, found: FoundObject, *, has_topics: bool) -> Object:
@@ -195,18 +185,9 @@ def _role_binding(cluster: DesiredCluster, config: OperatorConfig) -> Object:
     return _manifest(kinds.ROLE_BINDING, cluster, suffix, roleRef=role, subjects=[subject])
 
 
-def _config_text(cluster: DesiredCluster) -> str:
-    """Return the brokers' configuration file, with the version of each key that came later."""
-    given = cluster.config
-    keys = {key: given[field] for field, key in BROKER_KEYS.items() if field in given}
-    marks = {key: SINCE[key] for key in keys if SINCE[key] > 1}
-    marked = {KEYS_SINCE.key: marks} if marks else {}
-    return yaml.safe_dump({"timing": cluster.timing, **keys, **marked}, sort_keys=True)
-
-
 def config_map_name(cluster: DesiredCluster) -> str:
     """Return the name of the ConfigMap of a cluster's present configuration."""
-    return f"{cluster.ref.name}-{_config_suffix(_config_text(cluster))}"
+    return f"{cluster.ref.name}-{_config_suffix(file_of(cluster))}"
 
 
 def _config_map(cluster: DesiredCluster, text: str) -> Object:
@@ -280,7 +261,7 @@ def _container(cluster: DesiredCluster, config: OperatorConfig) -> Object:
     config_file = f"{CONFIG_PATH}/{CONFIG_NAME}"
     return {
         "name": "broker",
-        "image": config.broker_image,
+        "image": cluster.image,
         "imagePullPolicy": config.broker_image_pull_policy,
         # tini is process 1: the kernel ignores SIGKILL from inside for process 1, and
         # `kubectl exec ... kill -9` must reach the broker.

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from strandline.config.topic import TopicDefaults, effective_min_insync_replicas
 from strandline.kube.api import Object
 from strandline.model import (
     NO_LEADER,
@@ -21,7 +20,8 @@ from strandline.model import (
     StoredPartition,
 )
 
-from . import external, growth
+from . import external, growth, versions
+from .broker_settings import wanted_digest
 from .cluster_health import cluster_conditions
 from .conditions import (
     READY,
@@ -34,6 +34,7 @@ from .conditions import (
 )
 from .disruption import restart_of
 from .observed import DesiredCluster, DesiredTopic, FoundStatus, ObservedCluster, ObservedTopic
+from .topic_settings import effective_config
 
 CONFLICT: Final = "Conflict"
 """Reason of a topic whose name is taken, and type of the condition of every refused topic."""
@@ -81,6 +82,7 @@ def cluster_status(
         "observedGeneration": cluster.generation,
         "readyBrokers": observed.ready_brokers,
         "topics": observed.topic_count,
+        "configDigest": wanted_digest(cluster),
         "brokers": _broker_rows(cluster, observed),
         "partitions": partition_counts(observed.partitions, len(observed.partitions)),
         "conditions": _stored(conditions, cluster.generation, observed.status, now),
@@ -145,35 +147,6 @@ def copies_message(observed: ObservedTopic) -> str:
         f"Partitions {list(observed.copies)} have this topic's id under names of their own; they "
         "have no effect: delete them, annotated with strandline.dev/deletion=allowed"
     )
-
-
-def effective_config(topic: DesiredTopic, cluster: DesiredCluster) -> dict[str, int]:
-    """Return the settings of a topic's partitions: its own, else the cluster's, else Kafka's.
-
-    Source:  Kafka LogConfig: topic-level overrides of broker settings.
-    """
-    own, defaults = topic.config, TopicDefaults().settings()
-    # The settings of topics are integers; those of brokers alone need not be.
-    shared = {field: value for field, value in cluster.config.items() if isinstance(value, int)}
-    return {
-        "minInsyncReplicas": effective_min_insync_replicas(
-            own.get("minInsyncReplicas"), replicas=topic.replication_factor
-        ),
-        "segmentBytes": own.get("segmentBytes")
-        or shared.get("logSegmentBytes", defaults.segment_bytes),
-        "maxMessageBytes": own.get("maxMessageBytes")
-        or shared.get("messageMaxBytes", defaults.max_message_bytes),
-        "flushMessages": own.get("flushMessages")
-        or shared.get("logFlushIntervalMessages", defaults.flush_messages),
-        "retentionMs": own.get("retentionMs", shared.get("logRetentionMs", defaults.retention_ms)),
-        "retentionBytes": own.get(
-            "retentionBytes", shared.get("logRetentionBytes", defaults.retention_bytes)
-        ),
-        "segmentMs": own.get("segmentMs", shared.get("logRollMs", defaults.segment_ms)),
-        "fileDeleteDelayMs": own.get("fileDeleteDelayMs", defaults.file_delete_delay_ms),
-        # For the policy on deletions, which sees no other object than the topic.
-        "deleteTopicEnable": cluster.delete_topic_enable,
-    }
 
 
 def partition_counts(partitions: Iterable[StoredPartition], total: int) -> dict[str, int]:
@@ -262,11 +235,11 @@ def _stored(
 
 
 def _broker_rows(cluster: DesiredCluster, observed: ObservedCluster) -> list[Object]:
-    """Return a row for each broker: leaders, replicas, whether it may restart, and its volume."""
+    """Return a row for each broker: leaders, replicas, whether it may restart, volume, version."""
     states = _states(observed.partitions)
     leaders = Counter(state.leader for state in states)
     replicas = Counter(broker_id for state in states for broker_id in state.replicas)
-    volumes = growth.volumes(cluster, observed)
+    volumes, running = growth.volumes(cluster, observed), versions.running(cluster, observed)
     rows: list[Object] = []
     for broker_id in cluster.broker_ids:
         restart = restart_of(broker_id, observed.partitions)
@@ -279,8 +252,14 @@ def _broker_rows(cluster: DesiredCluster, observed: ObservedCluster) -> list[Obj
         }
         if broker_id in observed.broker_epochs:
             row["epoch"] = observed.broker_epochs[broker_id]
+        if broker_id in observed.registrations and (
+            digest := observed.registrations[broker_id].config_digest
+        ):
+            row["configDigest"] = digest
         if broker_id in volumes:
             row["volume"] = volumes[broker_id]
+        if broker_id in running:
+            row["version"] = running[broker_id]
         rows.append(row)
     return rows
 

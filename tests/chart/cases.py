@@ -14,6 +14,13 @@ from .broker_row_cases import BROKER_ROW, BROKER_ROW_BOUNDS, STORAGE_STATUS
 from .cluster_lists import CLUSTER_LISTS, CLUSTER_LISTS_BOUNDS
 from .listener_cases import EXTERNAL_LISTENER, LISTENER_BOUNDS, REGISTRATION_BOUNDS
 from .pod_cases import POD_BOUNDS, POD_SPEC, SPREAD_STATUS
+from .settings_cases import (
+    RUNNING_SETTINGS,
+    RUNNING_SETTINGS_BOUNDS,
+    TOLD_SETTINGS,
+    WANTED_DIGEST,
+    WANTED_DIGEST_BOUNDS,
+)
 
 Manifest = dict[str, Any]
 
@@ -82,6 +89,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
         {
             "replicas": 3,
             "timing": "demo",
+            "version": "0.1.0",
             "storage": {"size": "1Gi", "storageClassName": "standard"},
             "config": {
                 "replicaLagTimeMaxMs": 10_000,
@@ -114,6 +122,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
             **CLUSTER_LISTS,
             **SPREAD_STATUS,
             **STORAGE_STATUS,
+            **WANTED_DIGEST,
             "externalListener": {"bootstrapServers": ["192.0.2.1:30092"]},
             "conditions": [_condition()],
         },
@@ -162,7 +171,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
     "Broker": _manifest(
         "Broker",
         "demo-1",
-        {"brokerId": 1, "external": {"host": "192.0.2.1", "port": 30094}},
+        {"brokerId": 1, "external": {"host": "192.0.2.1", "port": 30094}, **RUNNING_SETTINGS},
         {
             "brokerEpoch": 5,
             "cleanSinceEpoch": 3,
@@ -174,6 +183,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
             "softwareVersion": "0.1.0",
             "protocolVersion": 1,
             "volumeFull": True,
+            **TOLD_SETTINGS,
         },
     ),
     "Partition": _manifest(
@@ -337,6 +347,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
         "status.readyBrokers": {"minimum": (0, -1), "maximum": (100, 101)},
         "status.topics": {"minimum": (0, -1)},
         **BROKER_ROW_BOUNDS,
+        **WANTED_DIGEST_BOUNDS,
         "status.controller.holderIdentity": {
             "minLength": ("h", ""),
             "maxLength": ("h" * 200, "h" * 201),
@@ -388,6 +399,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
         "status.cleanSinceEpoch": {"minimum": (1, 0)},
         "status.incarnation": {"minLength": ("i", ""), "maxLength": ("i" * 128, "i" * 129)},
         **REGISTRATION_BOUNDS,
+        **RUNNING_SETTINGS_BOUNDS,
     },
     "Partition": {
         "spec.topicId": {

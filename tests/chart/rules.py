@@ -8,6 +8,7 @@ from tests.chart.cases import GONE, Rule
 from tests.chart.listener_rules import LISTENER_RULES
 from tests.chart.partition_rules import PARTITION_RULES
 from tests.chart.pod_cases import POD_RULES
+from tests.chart.version_rules import VERSION_RULES
 
 _OTHER_HOLDER = "broker-2/uid/nonce"
 
@@ -19,6 +20,17 @@ _CLUSTER: Final = [
         on="create",
         refused={"spec.config.logRetentionBytes": (1 << 20) - 1},
         accepted={"spec.config.logRetentionBytes": -1},
+    ),
+    *(
+        Rule(
+            kind="BrokerCluster",
+            message="spec.config.logRetentionBytes must be -1 or at least logSegmentBytes "
+            "(1073741824 if absent), because only whole segments are deleted",
+            on="spec",
+            refused={"spec.config.logRetentionBytes": (1 << 20) - 1},
+            accepted=accepted,
+        )
+        for accepted in ({"spec.config": GONE}, {"spec.config.logDirFillMax": 0.5})
     ),
     Rule(
         kind="BrokerCluster",
@@ -90,13 +102,6 @@ _CLUSTER: Final = [
         on="spec",
         refused={"spec.timing": "safe"},
         accepted={"spec.timing": "demo"},
-    ),
-    Rule(
-        kind="BrokerCluster",
-        message="spec.config cannot be changed, because running brokers do not take it over yet",
-        on="spec",
-        refused={"spec.config": GONE},
-        accepted={"metadata.labels": {"a": "b"}},
     ),
     Rule(
         kind="BrokerCluster",
@@ -184,7 +189,7 @@ _TOPIC: Final = [
             message="spec.topicId cannot be changed, added or removed",
             on="spec",
             refused={"spec.topicId": changed},
-            accepted={"spec.uncleanLeaderElection": False},
+            accepted={"spec.uncleanLeaderElection": GONE},
         )
         for changed in ("1d9c2f4e-8a7b-4c3d-9e1f-2b6a5c4d3e2f", GONE)
     ),
@@ -203,6 +208,17 @@ _TOPIC: Final = [
         on="create",
         refused={"spec.config.retentionBytes": (1 << 20) - 1},
         accepted={"spec.config.retentionBytes": 1 << 20},
+    ),
+    *(
+        Rule(
+            kind="ReplicatedTopic",
+            message="spec.config.retentionBytes must be -1 or at least segmentBytes (1073741824 if "
+            "absent), because only whole segments are deleted",
+            on="spec",
+            refused={"spec.config.retentionBytes": (1 << 20) - 1},
+            accepted=accepted,
+        )
+        for accepted in ({"spec.config.flushMessages": GONE}, {"spec.config.minInsyncReplicas": 1})
     ),
     Rule(
         kind="ReplicatedTopic",
@@ -228,13 +244,6 @@ _TOPIC: Final = [
         on="spec",
         refused={"spec.partitions": 5},
         accepted={"spec.partitions": 7},
-    ),
-    Rule(
-        kind="ReplicatedTopic",
-        message="spec.config cannot be changed, because running brokers do not take it over yet",
-        on="spec",
-        refused={"spec.config.flushMessages": GONE},
-        accepted={"spec.uncleanLeaderElection": GONE},
     ),
 ]
 
@@ -303,4 +312,7 @@ _POD: Final = [
     for message, refused, accepted in POD_RULES
 ]
 
-RULES: Final = [*_CLUSTER, *_POD, *LISTENER_RULES, *_TOPIC, *_BROKER, *PARTITION_RULES]
+RULES: Final = [
+    *(*_CLUSTER, *_POD, *LISTENER_RULES, *VERSION_RULES),
+    *(*_TOPIC, *_BROKER, *PARTITION_RULES),
+]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from strandline_operator import kinds
 from strandline_operator.external import PORT as EXTERNAL_PORT
@@ -180,8 +181,20 @@ def test_images_and_pull_secrets_are_values() -> None:
     assert pod["containers"][0]["image"] == "example.com/op:v7"
     assert pod["imagePullSecrets"] == [{"name": "secret"}]
     config = find("ConfigMap", "strandline-operator", *values)["data"]["operator.yaml"]
-    assert 'brokerImage: "example.com/b:v8"' in config
+    assert 'brokerImages: {"0.1.0":"example.com/b:v8"}' in config
     assert 'imagePullSecrets: [{"name":"secret"}]' in config
+
+
+def test_images_of_further_versions_are_values() -> None:
+    older = "--set=broker.versions.0\\.0\\.9=example.com/b@sha256:0f"
+    data = find("ConfigMap", "strandline-operator", older)["data"]
+    assert yaml.safe_load(data["operator.yaml"])["brokerImages"] == {
+        "0.0.9": "example.com/b@sha256:0f",
+        "0.1.0": "example.com/broker:0.1.0",
+    }
+    assert yaml.safe_load(data["operator.yaml"])["brokerVersion"] == "0.1.0"
+    with pytest.raises(CommandError, match=r"holds 0\.1\.0, which is the version of this chart"):
+        rendered.render("--set=broker.versions.0\\.1\\.0=example.com/b:1")
 
 
 def test_changed_values_replace_the_operator_pod() -> None:
@@ -260,6 +273,8 @@ def test_the_policy_can_be_left_out() -> None:
         "broker.image.repository=a b",
         "watchNamespaces[0]=Upper",
         "broker.image.pullPolicy=Sometimes",
+        "broker.versions.next=example.com/b:v9",
+        "defaultCluster.spec.version=next",
         "brokers.image.tag=1",
         "defaultCluster.spec.timing=quick",
         "defaultCluster.spec.replicas=0",

@@ -43,6 +43,7 @@ PRINTED = {
         "EPOCH": "5",
         "OFFLINE": "1",
         "URP": "1",
+        "VERSION": "0.1.0",
         "STATUS": "Because",
         "TIMING": "demo",
     },

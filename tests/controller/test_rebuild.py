@@ -106,8 +106,18 @@ def chosen(
         ((log(4, 10), log(4, 12), log(4, 11)), 1),
         ((EMPTY, EMPTY, log(0, 1)), 2),
         ((log(0, 27), emptied(0, 32), log(0, 31)), 1),
+        ((emptied(4, 10), emptied(-1, 10), log(4, 12)), 2),
+        ((emptied(-1, 10), emptied(4, 10), emptied(4, 10)), 1),
+        ((emptied(-1, 10), emptied(-1, 4), emptied(-1, 4)), 0),
     ],
-    ids=["longest", "one log left", "below a log start is less"],
+    ids=[
+        "longest",
+        "one log left",
+        "below a log start is less",
+        "one began where its leader's log did, and has no record",
+        "nobody has a record, and one never had one",
+        "nobody ever had a record that is left",
+    ],
 )
 def test_of_logs_that_end_in_one_epoch_the_longest_leads_alone(
     logs: tuple[HostedReplica, ...], leader: int

@@ -10,7 +10,7 @@ from strandline.controller_session.hosting import hosted_by, leads_any, waits_fo
 from strandline.core.effects import ReplyLeaderAndIsr
 from strandline.core.views import RoleName
 from strandline.errors import ErrorCode
-from strandline.model import NO_EPOCH, BrokerId
+from strandline.model import NO_EPOCH, BrokerId, EpochStart, LeaderEpoch
 
 from .setups import OTHER_TP, TP, FixedReplicas, view
 
@@ -21,6 +21,23 @@ def test_each_replica_is_reported_with_the_epoch_of_its_last_record() -> None:
     assert second.last_epoch == NO_EPOCH
     assert (first.leader_epoch, first.partition_epoch, first.log_end_offset) == (4, 7, 99)
     assert (first.term_epoch, first.led_by, first.led_as) == (3, 2, 6)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "end", "last"),
+    [("3@0 5@99", 100, 5), ("3@0 5@100", 100, 3), ("5@0", 0, NO_EPOCH), ("5@100", 100, 5)],
+    ids=["written", "a leadership without records", "empty since ever", "emptied"],
+)
+def test_an_epoch_that_begins_at_the_end_has_no_last_record(
+    epochs: str, end: int, last: int
+) -> None:
+    pairs = (each.split("@") for each in epochs.split())
+    starts = tuple(
+        EpochStart(leader_epoch=LeaderEpoch(int(epoch)), start_offset=int(offset))
+        for epoch, offset in pairs
+    )
+    (only,) = hosted_by(FixedReplicas((replace(view(), epochs=starts, log_end_offset=end),)))
+    assert only.last_epoch == last
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from strandline.core.fetchers import Fetchers
 from strandline.core.follower import FollowerReplica
 from strandline.core.settings import CoreSettings
 from strandline.errors import ErrorCode
-from strandline.model import NO_LEADER, BrokerId, TopicId, TopicPartition
+from strandline.model import NO_LEADER, BrokerId, TopicId, TopicPartition, TopicSettings
 
 from .samples import OTHER_TP, SETTINGS, TP, context, log, state
 
@@ -170,3 +170,69 @@ def test_two_partitions_fenced_by_one_leader_can_both_take_a_new_role() -> None:
     work.forget(TP)
     work.follow(OTHER_TP, replica(OTHER_TP, leader=2, le=1))
     assert [(each.leader, names(each)) for each in sent(work.plan(1))] == [(2, [1])]
+
+
+# --- partitions that wait for their disk ----------------------------------------------------
+
+
+def appended(work: Fetchers, each: FollowerReplica) -> FollowerReplica:
+    """Follow with a log whose topic wants fsyncs, and append a record that is not on disk."""
+    each.log.adopt_settings(TopicSettings(flush_messages=1))
+    work.follow(each.log.tp, each)
+    each.log.append(1)
+    return each
+
+
+def flushed(work: Fetchers, each: FollowerReplica) -> None:
+    each.log.on_flushed(each.log.log_end_offset)
+    work.note_flushed(each.log.tp)
+
+
+def test_partition_is_not_fetched_before_its_end_is_on_disk_and_no_time_wakes_it() -> None:
+    work = fetchers()
+    waiting = appended(work, replica())
+    assert work.plan(0) == []
+    assert work.next_wakeup_ms is None
+    flushed(work, waiting)
+    assert [each.fetch_offset for each in sent(work.plan(0))[0].partitions] == [1]
+
+
+def test_last_of_those_that_wait_for_their_disks_ends_the_outstanding_fetch() -> None:
+    work = fetchers()
+    third = TopicPartition(topic_id=TopicId("t"), partition=2)
+    work.follow(TP, replica())
+    others = [appended(work, replica(tp)) for tp in (OTHER_TP, third)]
+    assert names(sent(work.plan(0))[0]) == [0]
+    flushed(work, others[0])
+    assert work.plan(1) == []
+    flushed(work, others[1])
+    assert names(sent(work.plan(2))[0]) == [0, 1, 2]
+
+
+def test_partition_on_disk_joins_the_next_fetch_though_others_still_wait() -> None:
+    work = fetchers()
+    third = TopicPartition(topic_id=TopicId("t"), partition=2)
+    work.follow(TP, replica())
+    others = [appended(work, replica(tp)) for tp in (OTHER_TP, third)]
+    fetch = sent(work.plan(0))[0]
+    flushed(work, others[0])
+    respond(work, fetch.request_id)
+    assert names(sent(work.plan(1))[0]) == [0, 1]
+
+
+def test_flush_of_what_the_outstanding_fetch_tells_already_does_not_end_it() -> None:
+    work = fetchers()
+    mine = replica()
+    mine.log.adopt_settings(TopicSettings(flush_messages=1))
+    work.follow(TP, mine)
+    assert names(sent(work.plan(0))[0]) == [0]
+    flushed(work, mine)
+    assert work.plan(1) == []
+
+
+def test_new_partition_that_waits_for_its_disk_does_not_end_the_outstanding_fetch() -> None:
+    work = fetchers()
+    work.follow(TP, replica())
+    work.plan(0)
+    appended(work, replica(OTHER_TP))
+    assert work.plan(1) == []

@@ -126,3 +126,53 @@ def test_settings_are_adopted_once() -> None:
 def test_offsets_out_of_order_stop_the_broker(start: int, watermark: int, end: int) -> None:
     with pytest.raises(InvariantViolation):
         log(end, high_watermark=watermark, start=start)
+
+
+EVERY_APPEND = TopicSettings(flush_messages=1)
+
+
+def test_log_end_is_durable_at_once_unless_each_append_is_flushed() -> None:
+    mine = log(5)
+    mine.append(2)
+    assert mine.durable_end_offset == 7
+    mine.adopt_settings(EVERY_APPEND)
+    assert mine.durable_end_offset == 0
+    mine.on_flushed(6)
+    assert mine.durable_end_offset == 6
+    mine.on_flushed(5)
+    assert mine.durable_end_offset == 6
+
+
+def test_loaded_log_is_on_disk_and_what_is_appended_to_it_is_not() -> None:
+    mine = LocalLog.loaded(hosted(5, epochs="0@0"))
+    mine.adopt_settings(EVERY_APPEND)
+    mine.append(2)
+    assert (mine.durable_end_offset, mine.log_end_offset) == (5, 7)
+
+
+def test_durable_end_falls_with_a_cut_and_stays_there_for_what_comes_in_its_place() -> None:
+    mine = log(10, epochs="0@0")
+    mine.adopt_settings(EVERY_APPEND)
+    mine.on_flushed(10)
+    mine.truncate_to(6, leader_epoch=EPOCH, reason="why")
+    mine.append(4)
+    assert mine.durable_end_offset == 6
+    mine.restart_at(20, leader_epoch=EPOCH, reason="why")
+    mine.append(1)
+    assert mine.durable_end_offset == 20
+
+
+def test_flush_beyond_the_log_end_stops_the_broker() -> None:
+    with pytest.raises(InvariantViolation, match="a flush ends within the log"):
+        log(5).on_flushed(6)
+
+
+def test_follower_takes_no_high_watermark_that_a_power_cut_could_leave_without_its_log() -> None:
+    mine = LocalLog.loaded(hosted(5, epochs="0@0"))
+    mine.adopt_settings(EVERY_APPEND)
+    mine.append(3)
+    mine.follow_high_watermark(8)
+    assert mine.high_watermark == 5
+    mine.on_flushed(8)
+    mine.follow_high_watermark(8)
+    assert mine.high_watermark == 8

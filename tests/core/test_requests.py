@@ -14,10 +14,16 @@ from strandline.core.effects import (
     ReplyFetch,
     ReplyProduce,
 )
-from strandline.core.events import DelayedFetchReceived, RequestCancelled, Ticked
+from strandline.core.events import (
+    DelayedFetchReceived,
+    LogDirectoryLost,
+    LogFlushed,
+    RequestCancelled,
+    Ticked,
+)
 from strandline.core.notices import Fenced, RequestExpired
 from strandline.errors import ErrorCode
-from strandline.model import Acks, LeaderEpoch
+from strandline.model import Acks, LeaderEpoch, TopicSettings
 
 from .samples import (
     OTHER_TP,
@@ -26,9 +32,11 @@ from .samples import (
     TP,
     Core,
     batch,
+    command,
     entries,
     fetch,
     fetched,
+    leader_and_isr,
     of_type,
     produced,
     state,
@@ -94,6 +102,24 @@ def test_full_purgatory_refuses_before_the_append() -> None:
     assert response(core.step(produced(9, acks=Acks.LEADER))).base_offset == 1
     wait = DelayedFetchReceived(request_id=10, watches=((TP, 0),), max_wait_ms=100)
     assert core.step(wait) == [CompleteFetch(request_id=10, expired=True)]
+
+
+def test_append_that_would_wait_for_the_disk_is_refused_by_a_full_purgatory_too() -> None:
+    core = Core(replace(SETTINGS, purgatory_requests_max=1))
+    flushing = TopicSettings(flush_messages=1)
+    core.step(leader_and_isr(command(state(), settings=flushing)))
+    assert not of_type(core.step(produced(7, acks=Acks.LEADER)), ReplyProduce)
+    assert response(core.step(produced(8, acks=Acks.LEADER))).error is ErrorCode.REQUEST_TIMED_OUT
+    assert response(core.step(produced(9, acks=Acks.NONE))).base_offset == 1
+    flushed = core.step(LogFlushed(tp=TP, offset=1))
+    assert response(flushed).request_id == 7
+
+
+def test_flush_of_a_log_that_is_gone_or_failed_is_ignored() -> None:
+    core = leading()
+    assert core.step(LogFlushed(tp=OTHER_TP, offset=1)) == []
+    core.step(LogDirectoryLost(reason="read only"))
+    assert core.step(LogFlushed(tp=TP, offset=1)) == []
 
 
 def test_response_to_a_duplicate_carries_its_old_offsets() -> None:

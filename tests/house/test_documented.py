@@ -27,6 +27,10 @@ RUN_BY = {
         "tests/reconcile/test_rolling_process.py"
         "::test_kubectl_rollout_restart_takes_one_pod_after_the_other_and_the_controller_last"
     ),
+    ("docs/health.md", "Versions: the operator first, then cluster by cluster"): (
+        "tests/reconcile/test_versions_process.py"
+        "::test_a_new_operator_restarts_nobody_and_a_cluster_follows_its_field_and_back"
+    ),
     ("docs/connect.md", "From a pod"): OUTSIDE,
     ("docs/connect.md", "From outside"): OUTSIDE,
     ("docs/connect.md", "NodePort"): OUTSIDE,

@@ -80,6 +80,8 @@ def registrations(draw: st.DrawFn) -> Registration:
         broker_epoch=BrokerEpoch(clean_since + draw(st.integers(0, 9))),
         clean_since_epoch=BrokerEpoch(clean_since),
         volume_full=draw(st.booleans()),
+        config_digest=draw(words),
+        config_refused=draw(words),
         incarnation="pod/" + draw(words),
         endpoints=tuple(draw(st.lists(endpoints, max_size=3))),
         log_dir_id="directory",

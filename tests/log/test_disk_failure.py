@@ -178,23 +178,6 @@ def test_failed_fsync_is_never_retried_into_success(
     log.close()
 
 
-def test_failed_fsync_before_the_ack_fails_the_append(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = Workshop(tmp_path, TopicSettings(flush_messages=1)).create()
-
-    def failing(_: int) -> None:
-        raise OSError(errno.EIO, "the disk lost it")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fdatasync", failing)
-        with pytest.raises(LogDirectoryFailed, match="fsync: EIO"):
-            append(log)
-    assert log.recovery_point == 0
-    refuses_all_changes(log)
-    log.close()
-
-
 def test_a_roll_that_fails_is_no_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = Workshop(tmp_path, TopicSettings(segment_bytes=400)).create()
     append(log, value=b"v" * 300)

@@ -316,6 +316,16 @@ def test_changed_settings_count_from_the_next_append(workshop: Workshop) -> None
     log.check_client_batch(read_client_batch(batch([b"x"])), codec_max=0)
 
 
+def test_a_follower_with_smaller_segments_takes_what_its_leader_took_before(
+    tmp_path: Path,
+) -> None:
+    log = Workshop(tmp_path, TopicSettings(segment_bytes=1 << 20)).create()
+    log.apply_settings(TopicSettings(segment_bytes=100))
+    large = [batch([b"x" * 300], base_offset=base, leader_epoch=0) for base in range(2)]
+    follow(log, b"".join(large))
+    assert (log.log_end_offset, log.segment_count) == (2, 2)
+
+
 def test_many_sealed_segments_hold_few_files_open(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path, pool=SegmentPool(open_segments_max=3))
     log = workshop.create()
@@ -383,22 +393,6 @@ def test_flush_reaches_every_segment_written_since_the_last_one(
     again = workshop.open(recovery_point=0)
     again.flush()
     assert synced == inodes, "a flush includes segments that an earlier process left unflushed"
-
-
-@pytest.mark.parametrize("every,expected", [(1, [2, 4, 6]), (3, [0, 4, 4]), (100, [0, 0, 0])])
-def test_flush_interval_counts_messages(tmp_path: Path, every: int, expected: list[int]) -> None:
-    log = Workshop(tmp_path, TopicSettings(flush_messages=every)).create()
-    seen = []
-    for _ in range(3):
-        append(log, records=2)
-        seen.append(log.recovery_point)
-    assert seen == expected
-
-
-def test_follower_flushes_too(tmp_path: Path) -> None:
-    log = Workshop(tmp_path, TopicSettings(flush_messages=1)).create()
-    follow(log, batch([b"x"] * 4, leader_epoch=0))
-    assert log.recovery_point == 4
 
 
 # --- truncate ---------------------------------------------------------------------------

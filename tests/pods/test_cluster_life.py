@@ -8,20 +8,36 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from strandline_cli import release
 from strandline_cli.commands import CommandFailed, start
 from strandline_cli.kubectl import Kubernetes
+from strandline_cli.load_page import show_load
 from strandline_cli.release import BROKERS, PARTITIONS, RELEASE
+from strandline_cli.running_load import (
+    LOAD_LABEL,
+    LoadWishes,
+    end,
+    judge_replicas,
+    look,
+    remove,
+    start_load,
+)
 from strandline_cli.status import show_status
 from strandline_cli.under_load import delete_pod, kill_broker
+from strandline_cli.verdict import ACKED_MIN
 from tests.support.cluster import Cluster
+from tests.support.commands import programs
 from tests.support.eventually import eventually
-from tests.support.installed import Installed
+from tests.support.installed import HELM_LIMIT_SECONDS, Installed
+from tests.support.strandline_objects import CHART
 
 pytestmark = pytest.mark.pods
 
@@ -30,7 +46,11 @@ NODE_LIMIT_MS = 90_000
 ROLL_LIMIT_MS = 240_000
 PAUSE = "strandline.dev/pause-rolling"
 LOG_SECONDS = 30
+THIS, NEXT = "0.1.0", "0.2.0"
+"""The version of the chart, and the one that the tests give a second name of its images."""
 CONTROL_NODE = "control"
+LOAD_PAUSE_MS = 1_000
+"""A gap begins with the last acknowledgement before a fault."""
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +84,52 @@ def test_three_brokers_start_for_a_topic_and_survive_the_loss_of_a_leaders_pod(
             r"^default-\d +[\d.]+ GiB +\d+%", capsys.readouterr().out, re.MULTILINE
         )
         assert len(volumes) == 3
+
+
+def test_a_persons_load_feels_a_brokers_loss_and_goes_with_all_that_it_made(
+    installed: Installed,
+) -> None:
+    kubernetes = installed.kubernetes
+    # The operator makes the cluster for the first topic.
+    installed.create_topic("before-the-load")
+    wishes = LoadWishes(
+        name="felt",
+        cluster="",
+        topic="",
+        partitions=PARTITIONS,
+        rate=20,
+        image=installed.images["client"],
+        wait_seconds=LIMIT_MS // 1000,
+    )
+    topic = start_load(kubernetes, wishes, print).summary["topic"]
+
+    def acked_more_than(count: int) -> bool:
+        return int(look(kubernetes, "felt").summary["acked"]) > count
+
+    eventually(lambda: acked_more_than(1_000), LIMIT_MS, "acknowledgements")
+    victim = int(kubernetes.get("partitions", f"{topic}-0")["status"]["leader"])
+    killed_ms = time.time_ns() // 1_000_000
+    kill_broker(kubernetes, victim)
+    acked = int(look(kubernetes, "felt").summary["acked"])
+    eventually(lambda: acked_more_than(acked + 2_000), LIMIT_MS, "acknowledgements after a loss")
+    everything = set(range(PARTITIONS))
+    eventually(lambda: installed.led(topic) == everything, LIMIT_MS, "full ISRs")
+    ended = end(kubernetes, "felt")
+    show_load(ended, datetime.now(UTC))
+    assert ended.exit_code == 0
+    longest = max(ended.summary["gaps"].values(), key=lambda gap: int(gap["ms"]))
+    assert killed_ms - LOAD_PAUSE_MS <= longest["from_ms"] <= killed_ms + LIMIT_MS
+    assert ended.summary["checked"] == ended.summary["acked"]
+    assert ended.summary["not_there"] == 0
+    judged, left_out = judge_replicas(kubernetes, ended)
+    assert left_out == []
+    assert judged.is_valid, judged.findings
+    assert judged.acked == ended.summary["acked"]
+    removed = remove(kubernetes, "felt")
+    assert sorted(removed) == ["job.batch/felt", f"replicatedtopic.strandline.dev/{topic}"]
+    left = ("-l", f"{LOAD_LABEL}=felt")
+    kinds = "jobs,pods,replicatedtopics"
+    eventually(lambda: not kubernetes.get(kinds, *left)["items"], LIMIT_MS, "removal of a load")
 
 
 def test_a_killed_controller_is_replaced_and_nothing_is_lost(installed: Installed) -> None:
@@ -212,15 +278,14 @@ def test_a_topic_grows_under_load_and_is_empty_when_created_again(installed: Ins
 def test_an_upgrade_under_load_restarts_no_broker_and_a_deleted_one_gets_the_new_image(
     installed: Installed, cluster: Cluster
 ) -> None:
-    newer = {name: f"{installed.images[name]}-next" for name in ("broker", "operator")}
-    for node in cluster.nodes():
-        for name, reference in newer.items():
-            cluster.tag_image(node, installed.images[name], reference)
-    installed.kubernetes.kubectl("annotate", "brokercluster", "default", f"{PAUSE}=true")
+    newer = tagged(installed, cluster, "next")
+    annotate(installed, f"{PAUSE}=true")
     with installed.under_load("upgrade") as run:
-        pods, operator = run.view.seen().pods, installed.operator_pods()
-        installed.helm("upgrade", {**installed.images, **newer})
-        eventually(lambda: not set(operator) & set(installed.operator_pods()), LIMIT_MS, "its end")
+        pods = run.view.seen().pods
+        upgrade(installed, newer)
+        run.wait_for_acks(2_000)
+        assert _image_of_template(installed) == installed.images["broker"]
+        installed.set_version(NEXT)
         eventually(lambda: _image_of_template(installed) == newer["broker"], LIMIT_MS, "template")
         run.wait_for_acks(2_000)
         assert run.view.seen().pods == pods
@@ -234,11 +299,61 @@ def test_an_upgrade_under_load_restarts_no_broker_and_a_deleted_one_gets_the_new
         run.judged()
 
 
+def test_brokers_follow_the_version_of_their_cluster_and_back_under_load(
+    installed: Installed, cluster: Cluster
+) -> None:
+    versions = {THIS: installed.images, NEXT: tagged(installed, cluster, "after")}
+    annotate(installed, f"{PAUSE}-")
+    installed.set_version(THIS)
+    installed.wait_images(versions[THIS]["broker"], ROLL_LIMIT_MS)
+    with installed.under_load("versions") as run:
+        pods = run.view.seen().pods
+        upgrade(installed, versions[NEXT])
+        run.wait_for_acks(2_000)
+        assert run.view.seen().pods == pods
+        for version in (NEXT, THIS):
+            image = versions[version]["broker"]
+
+            def follow(version: str = version, image: str = image) -> None:
+                installed.set_version(version)
+                installed.wait_images(image, ROLL_LIMIT_MS)
+
+            run.short_fault(f"brokers to version {version}", follow)
+            assert installed.cluster_version() == (version, image)
+        verdict = run.judged()
+        assert (verdict.failed, verdict.unknown) == (0, 0)
+
+
+def annotate(installed: Installed, annotation: str) -> None:
+    """Set or remove an annotation of the cluster."""
+    installed.kubernetes.kubectl(
+        *("annotate", "--overwrite", "brokercluster", "default", annotation)
+    )
+
+
+def tagged(installed: Installed, cluster: Cluster, suffix: str) -> dict[str, str]:
+    """Give the images of broker and operator second names, which stand for another release."""
+    newer = {name: f"{installed.images[name]}-{suffix}" for name in ("broker", "operator")}
+    for node in cluster.nodes():
+        for name, reference in newer.items():
+            cluster.tag_image(node, installed.images[name], reference)
+    return newer
+
+
+def upgrade(installed: Installed, newer: dict[str, str]) -> None:
+    """Upgrade the operator, which knows the newer broker as version NEXT; wait for its pod."""
+    former = installed.operator_pods()
+    version = NEXT.replace(".", "\\.")
+    images = {**installed.images, "operator": newer["operator"]}
+    installed.helm("upgrade", images, f"broker.versions.{version}={newer['broker']}")
+    eventually(lambda: not set(former) & set(installed.operator_pods()), LIMIT_MS, "its end")
+
+
 def test_a_rollout_restart_under_load_takes_every_broker_and_loses_nothing(
     installed: Installed,
 ) -> None:
     kubernetes = installed.kubernetes
-    kubernetes.kubectl("annotate", "brokercluster", "default", f"{PAUSE}-")
+    annotate(installed, f"{PAUSE}-")
     with installed.under_load("rolled") as run:
         before = run.view.seen().pods
 
@@ -266,6 +381,33 @@ def test_brokers_serve_and_fail_over_after_the_release_is_uninstalled(
         victim = run.view.seen().partitions[0].leader
         run.short_fault("delete leader's pod", lambda: delete_pod(installed.kubernetes, victim))
         run.judged()
+
+
+def test_a_release_of_another_name_and_namespace_takes_the_brokers_over(
+    installed: Installed, cluster: Cluster
+) -> None:
+    home = f"other-home-{uuid.uuid4().hex[:8]}"
+    cluster.create_restricted_namespace(home)
+    before = [installed.broker_status(each)["incarnation"] for each in range(BROKERS)]
+    other = Kubernetes(cluster.kubeconfig, home, programs())
+    values = [f"watchNamespaces={{{installed.kubernetes.namespace}}}"]
+    values += release.image_values(installed.images, "broker", "operator")
+    try:
+        other.helm(
+            *("install", "other", str(CHART), "--wait", "--timeout=120s"),
+            *(f"--set={value}" for value in values),
+            limit_seconds=HELM_LIMIT_SECONDS,
+        )
+        with installed.under_load("taken-over") as run:
+            run.wait_for_acks(ACKED_MIN)
+            verdict = run.judge(run.settle())
+            assert verdict.is_valid, verdict.findings
+            assert verdict.read >= verdict.acked >= ACKED_MIN
+        assert [installed.broker_status(each)["incarnation"] for each in range(BROKERS)] == before
+    finally:
+        # A namespace does not hold the right to list nodes.
+        other.helm("uninstall", "other", "--ignore-not-found")
+        cluster.kubectl("delete", "namespace", home, "--wait=false")
 
 
 def _image_of_template(installed: Installed) -> str:

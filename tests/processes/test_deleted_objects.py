@@ -72,7 +72,7 @@ def test_a_deleted_broker_object_is_made_again_and_registered(attended: Attended
         delete_and_wait_for_another(attended, BROKERS, name)
 
         def is_registered(name: str = name, before: object = before) -> bool:
-            return bool(group.get(BROKERS, name)["status"] == before)
+            return bool(group.get(BROKERS, name).get("status") == before)
 
         attended.wait_for(is_registered, f"the registration of {name}")
         load.wait_for_acks(RATE)

@@ -29,19 +29,23 @@ READY_LIMIT_MS = 20_000
 class OperatorProcess:
     """`python -m strandline_operator` with the chart's permissions and configuration."""
 
-    def __init__(self, plane: ControlPlane, namespace: str, folder: Path, *values: str) -> None:
+    def __init__(
+        self,
+        plane: ControlPlane,
+        namespace: str,
+        folder: Path,
+        *values: str,
+        release: str = "strandline",
+    ) -> None:
         self.plane = plane
         self.namespace = namespace
+        self._release = release
         self.log = folder / "operator.log"
-        rendered = objects.rendered_operator(namespace, *values)
-        plane.apply([item for item in rendered if item["kind"] != "Deployment"])
-        self._deployment = next(item for item in rendered if item["kind"] == "Deployment")
         self._config = folder / "operator.yaml"
-        config_map = next(item for item in rendered if item["kind"] == "ConfigMap")
-        self._config.write_text(config_map["data"]["operator.yaml"])
+        self.upgrade(*values)
         self.http_port = free_port()
         self.metrics_port = free_port()
-        account = plane.service_account_kubeconfig(namespace, "strandline-operator")
+        account = plane.service_account_kubeconfig(namespace, f"{release}-operator")
         self._env = {
             **os.environ,
             "KUBECONFIG": str(account),
@@ -52,6 +56,23 @@ class OperatorProcess:
             "POD_NAME": "operator-1",
         }
         self.process: subprocess.Popen[bytes] | None = None
+
+    def upgrade(self, *values: str, chart: Path = objects.CHART) -> None:
+        """Apply a chart with these values; the next start has its configuration."""
+        options = ("-n", self.namespace, *objects.IMAGES, *values)
+        rendered = objects.rendered(chart, *options, release=self._release)
+        self.plane.apply([item for item in rendered if item["kind"] != "Deployment"])
+        self._deployment = next(item for item in rendered if item["kind"] == "Deployment")
+        config_map = next(item for item in rendered if item["kind"] == "ConfigMap")
+        self._config.write_text(config_map["data"]["operator.yaml"])
+
+    def uninstall(self) -> None:
+        """Delete the chart's objects as `helm uninstall` does: without those that it keeps."""
+        options = ("-n", self.namespace, *objects.IMAGES)
+        for item in objects.rendered(objects.CHART, *options, release=self._release):
+            if "helm.sh/resource-policy" not in item["metadata"].get("annotations", {}):
+                name = f"{item['kind']}/{item['metadata']['name']}"
+                self.kubectl("delete", name, "--ignore-not-found")
 
     @property
     def kubeconfig(self) -> Path:

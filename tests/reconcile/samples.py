@@ -35,7 +35,8 @@ CONFIG = OperatorConfig(
     namespace="here",
     identity="me",
     broker_role="strandline-broker",
-    broker_image="strandline/broker:1",
+    broker_images={"0.1.0": "strandline/broker:1", "0.2.0": "strandline/broker:2"},
+    broker_version="0.1.0",
     default_cluster={"replicas": 3, "timing": "demo"},
 )
 
@@ -90,6 +91,20 @@ def pod(name: str, *, node: str = "", ready: bool = True, **status: Any) -> Mani
         **made(kinds.POD, name, spec, labels=labels),
         "status": {"phase": "Running", "conditions": held, **status},
     }
+
+
+def registered(world: World, number: int, **status: Any) -> Manifest:
+    """Return the Broker of a cluster that a plan made, as it stands after its broker's start."""
+    registration = {
+        "brokerEpoch": 5,
+        "cleanSinceEpoch": 1,
+        "incarnation": f"uid-default-{number}/1",
+        "listeners": [{"name": "INTERNAL", "host": "h", "port": 1}],
+        "logDirId": "d",
+        "protocolVersion": 1,
+    }
+    found = world.get(kinds.BROKER, f"default-{number}")
+    return {**found, "status": {**registration, **status}}
 
 
 def claim(
@@ -170,6 +185,8 @@ class World:
         whole = copy.deepcopy(body)
         name = body["metadata"]["name"]
         known = self._objects.get((body["kind"], name), made(kinds.EVENT, name))
+        if "status" in known:
+            whole["status"] = known["status"]
         created = known["metadata"]["creationTimestamp"]
         if body["kind"] == kinds.SERVICE.kind and body["spec"].get("type") == "NodePort":
             whole["spec"]["ports"][0].setdefault("nodePort", NODE_PORT)

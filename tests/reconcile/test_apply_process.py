@@ -14,10 +14,12 @@ import pytest
 from strandline.config.kubernetes import KubernetesConfig
 from strandline.errors import StoreConflict
 from strandline.kube.api import ApiClient
+from strandline.kube.objects import CLUSTER_LABEL
 from strandline_operator import kinds
-from strandline_operator.actions import Action, InitialisePartitions, RecreatePartitions
+from strandline_operator.actions import Action, EvictPod, InitialisePartitions, RecreatePartitions
 from strandline_operator.apply import Applier, PartitionNotCreated
 from strandline_operator.observe import Cache
+from strandline_operator.observed import ObjectRef
 from strandline_operator.operator_config import FIELD_MANAGER, OperatorConfig
 from strandline_operator.plan import plan_topic
 from strandline_operator.reconcile import now_text
@@ -53,7 +55,11 @@ class ApplierHarness:
         found = self.cache.topic("orders")
         assert found is not None
         config = OperatorConfig(
-            namespace=self.namespace, identity="me", broker_role="r", broker_image="i"
+            namespace=self.namespace,
+            identity="me",
+            broker_role="r",
+            broker_images={"0.1.0": "i"},
+            broker_version="0.1.0",
         )
         return plan_topic(*found, config, now=now_text())
 
@@ -102,6 +108,38 @@ def test_a_number_decided_on_an_old_view_creates_nothing(harness: ApplierHarness
     harness.run(scenario)
     assert harness.partitions() == []
     assert harness.initialised() is None
+
+
+def test_no_pod_is_evicted_while_replicas_are_behind_that_an_old_view_has_in_sync(
+    harness: ApplierHarness,
+) -> None:
+    container = {"name": "broker", "image": "none"}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "default-0", "namespace": harness.namespace},
+        "spec": {"containers": [container], "nodeSelector": {"no": "node"}},
+    }
+    harness.plane.apply(pod)
+    metadata = harness.plane.get("pod", "default-0", "-n", harness.namespace)["metadata"]
+    evict = EvictPod(
+        pod=ObjectRef(kind=kinds.POD, name="default-0", uid=metadata["uid"]),
+        resource_version=metadata["resourceVersion"],
+        in_sync={CLUSTER_LABEL: objects.CLUSTER},
+    )
+
+    async def scenario(applier: Applier, action: InitialisePartitions) -> None:
+        await applier.apply(action)
+        with pytest.raises(StoreConflict, match="orders-0 has no state yet"):
+            await applier.apply(evict)
+        with pytest.raises(StoreConflict):
+            await applier.apply(replace(evict, in_sync={}, resource_version="1"))
+        assert harness.plane.get("pod", "default-0", "-n", harness.namespace)
+        await applier.apply(replace(evict, in_sync={}))
+
+    harness.run(scenario)
+    left = harness.plane.get("pods", "-n", harness.namespace)["items"]
+    assert [each for each in left if each["metadata"]["name"] == "default-0"] == []
 
 
 def test_two_passes_with_one_decision_create_once(harness: ApplierHarness) -> None:

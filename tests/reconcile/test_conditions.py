@@ -17,13 +17,15 @@ from strandline.errors import (
 from strandline_operator import kinds
 from strandline_operator.actions import Action, ApplyStatus, PostEvent
 from strandline_operator.apply import PartitionNotCreated
+from strandline_operator.broker_settings import wanted_digest
 from strandline_operator.conditions import NAMED_MAX, Readiness, listed
+from strandline_operator.observe import read_cluster
 from strandline_operator.plan import plan_cluster, plan_topic
 from strandline_operator.pods import read_pod
 from strandline_operator.refusals import FAILURES_TOLD, refusal_of
 from tests.chart.cases import COMPLETE
 
-from .samples import CONFIG, LATER, NOW, Manifest, World, cluster, partition, pod, topic
+from .samples import CONFIG, LATER, NOW, Manifest, World, cluster, partition, pod, registered, topic
 
 REFUSAL = Readiness(reason="Forbidden", message="could not do it: 403 no", refused=True)
 CREATE = PostEvent(about=World(topic()).cache.topics()[0].ref, reason="A", message="b")
@@ -55,8 +57,10 @@ def running(*partitions: Manifest) -> World:
     world.perform(planned(world))
     status = {"readyReplicas": 3, "updateRevision": "r1", "observedGeneration": 1}
     world.put({**world.get(kinds.STATEFUL_SET, "default"), "status": status})
+    digest = wanted_digest(read_cluster(cluster()))
     for number in range(3):
         world.put(pod(f"default-{number}", node=f"node-{number}"))
+        world.put(registered(world, number, configDigest=digest))
     return world
 
 

@@ -27,7 +27,7 @@ from strandline_operator.actions import Action
 from strandline_operator.observe import read_cluster, read_topic
 from strandline_operator.plan import plan_cluster, plan_topic
 from strandline_operator.pod_settings import NodeSpread
-from strandline_operator.status import effective_config
+from strandline_operator.topic_settings import effective_config
 from tests.chart.cases import COMPLETE, NOW, leaves
 from tests.reconcile.samples import CONFIG, Manifest, World, claim, made
 
@@ -67,8 +67,10 @@ def of_topic(topic: Manifest) -> tuple[list[Action], StoredTopic | None]:
 
 
 def of_cluster_and_its_topics(cluster: Manifest) -> tuple[list[Action], dict[str, int]]:
-    """Return what a cluster makes the operator do, and the settings of its topics."""
-    topic = read_topic(stored("ReplicatedTopic"))
+    """Return what a cluster makes the operator do, and the settings of a topic without its own."""
+    topic = read_topic(
+        stored("ReplicatedTopic", {**COMPLETE["ReplicatedTopic"]["spec"], "config": {}})
+    )
     return of_cluster(cluster), effective_config(topic, read_cluster(cluster))
 
 
@@ -93,6 +95,8 @@ def other(value: Any) -> Any:
         return not value
     if isinstance(value, int):
         return value + 1
+    if isinstance(value, float):
+        return value / 2
     if isinstance(value, str) and value[:1].isdigit():
         return f"1{value}"
     if isinstance(value, list):

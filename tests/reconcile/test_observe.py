@@ -8,8 +8,15 @@ from strandline.errors import ObjectMalformed
 from strandline.kube.objects import CLUSTER_LABEL
 from strandline.model import BrokerEpoch, BrokerId
 from strandline_operator import kinds
-from strandline_operator.observe import Cache, read_object, read_partition
+from strandline_operator.observe import (
+    Cache,
+    read_cluster,
+    read_object,
+    read_partition,
+    read_topic,
+)
 from strandline_operator.observed import Ownership
+from strandline_operator.topic_settings import effective_config
 
 from .samples import World, cluster, made, partition, topic
 
@@ -78,11 +85,16 @@ def test_a_cluster_counts_no_second_object_of_a_partition() -> None:
 
 
 def test_topics_that_show_another_setting_than_their_cluster_are_behind() -> None:
-    shown = topic("shown", status={"effectiveConfig": {"deleteTopicEnable": False}})
+    settings = effective_config(read_topic(topic()), read_cluster(cluster(deleteTopicEnable=False)))
+    shown = topic("shown", status={"effectiveConfig": settings})
     elsewhere = topic("elsewhere", clusterRef="other")
-    cache = World(cluster(deleteTopicEnable=False), shown, topic("new"), elsewhere).cache
-    assert cache.topics_behind("default") == ["new"]
-    assert cache.topics_behind("other") == []
+    world = World(cluster(deleteTopicEnable=False), shown, topic("new"), elsewhere)
+    assert world.cache.topics_behind("default") == ["new"]
+    assert world.cache.topics_behind("other") == []
+    world.put(cluster(deleteTopicEnable=False, config={"logRetentionMs": 5}))
+    assert world.cache.topics_behind("default") == ["new", "shown"]
+    world.put(cluster(deleteTopicEnable=False, config={"logDirFillMax": 0.5}))
+    assert world.cache.topics_behind("default") == ["new"]
 
 
 def test_a_missing_object_is_not_seen() -> None:

@@ -12,7 +12,8 @@ from strandline_operator.operator_config import OperatorConfig, load_operator_co
 
 GOOD = """
 brokerRole: strandline-broker
-brokerImage: "strandline/broker:1"
+brokerVersion: "0.2.0"
+brokerImages: {"0.1.0": "strandline/broker:1", "0.2.0": "strandline/broker:2"}
 brokerImagePullPolicy: Never
 brokerUser: 1001
 imagePullSecrets: [{"name": "secret"}]
@@ -34,7 +35,8 @@ def test_every_setting_of_the_chart_is_read(tmp_path: Path) -> None:
         namespace="here",
         identity="me",
         broker_role="strandline-broker",
-        broker_image="strandline/broker:1",
+        broker_images={"0.1.0": "strandline/broker:1", "0.2.0": "strandline/broker:2"},
+        broker_version="0.2.0",
         broker_image_pull_policy="Never",
         broker_user=1001,
         image_pull_secrets=("secret",),
@@ -54,8 +56,12 @@ def test_each_namespace_has_a_configuration_and_the_own_one_is_the_default(tmp_p
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("brokerImage: i", "brokerRole"),
-        ("brokerRole: r", "brokerImage"),
+        (GOOD.replace("brokerRole: strandline-broker", ""), "brokerRole"),
+        ("brokerRole: r", "brokerVersion"),
+        ('brokerRole: r\nbrokerVersion: "0.1.0"', "brokerImages"),
+        (GOOD.replace('brokerVersion: "0.2.0"', 'brokerVersion: "0.3.0"'), "no image of 0.3.0"),
+        (GOOD.replace('{"0.1.0": ', '{"new": '), "'new' must be a version"),
+        (GOOD.replace('"strandline/broker:1"', '""'), "0.1.0 must have an image"),
         (GOOD + "brokerRoles: r", "brokerRoles"),
         (GOOD.replace("1001", "0"), "brokerUser"),
         (GOOD.replace("1001", "true"), "brokerUser"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -260,7 +261,7 @@ def test_the_first_topic_without_a_cluster_creates_the_default_one() -> None:
         ("other", CONFIG),
         (
             "default",
-            OperatorConfig(namespace="here", identity="me", broker_role="r", broker_image="i"),
+            replace(CONFIG, default_cluster=None),
         ),
     ],
 )

@@ -132,7 +132,7 @@ def test_pods_are_named_with_what_keeps_them_and_with_the_node_that_they_share(
     )
     assert shown(operator, "default", "bc", "SpreadMet") == "Unknown NoPods"
     assert shown(operator, "default", "bc", "PodsCurrent") == "True AllCurrent"
-    assert shown(operator, "default", "bc", "ConfigApplied") == "True Applied"
+    assert shown(operator, "default", "bc", "ConfigApplied") == "Unknown NotRegistered"
     for pod, node in (("default-0", "here"), ("default-1", "there"), ("default-2", "here")):
         bind(operator, pod, f"{node}.{operator.namespace}")
     operator.wait_for(

@@ -11,6 +11,7 @@ from strandline.config.broker import SINCE
 from strandline.model import BrokerId
 from strandline_operator import resources
 from strandline_operator.actions import PostEvent
+from strandline_operator.broker_settings import BROKER_KEYS, file_text
 from strandline_operator.observe import read_cluster, read_topic
 
 from .samples import CONFIG, NOW, Manifest, cluster, topic
@@ -22,16 +23,17 @@ def config_map_of(**config: int) -> Manifest:
 
 
 def test_the_brokers_configuration_carries_kafkas_keys() -> None:
-    config_map = config_map_of(logFlushIntervalMessages=1, replicaLagTimeMaxMs=5000)
+    config_map = config_map_of(
+        logDirFillMax=1, logFlushIntervalMessages=1, replicaLagTimeMaxMs=5000
+    )
     assert yaml.safe_load(config_map["data"]["broker.yaml"]) == {
         "timing": "demo",
-        "log.flush.interval.messages": 1,
         "replica.lag.time.max.ms": 5000,
     }
 
 
 def test_a_key_is_marked_with_the_version_that_first_had_it() -> None:
-    since = {key: SINCE[key] for key in resources.BROKER_KEYS.values()}
+    since = {key: SINCE[key] for key in BROKER_KEYS.values()}
     assert since == {
         "replica.lag.time.max.ms": 1,
         "log.segment.bytes": 1,
@@ -45,13 +47,13 @@ def test_a_key_is_marked_with_the_version_that_first_had_it() -> None:
         "log.trash.retention.ms": 2,
         "log.trash.retention.bytes": 2,
     }, "a new key gets the next version: brokers of this one must know that they cannot know it"
-    text = config_map_of(logRollMs=5, logSegmentBytes=20_000)["data"]["broker.yaml"]
+    text = file_text({"log.roll.ms": 5, "log.segment.bytes": 20_000})
     assert yaml.safe_load(text)["keys.since"] == {"log.roll.ms": 2}
 
 
 def test_each_configuration_has_an_immutable_config_map_that_the_pods_name() -> None:
     names = set()
-    for config in ({}, {"logRollMs": 5}, {"logRollMs": 6}):
+    for config in ({}, {"replicaLagTimeMaxMs": 5_000}, {"replicaLagTimeMaxMs": 6_000}):
         given = read_cluster(cluster(config=config))
         bodies = resources.objects_of(given, CONFIG, has_topics=True)
         (config_map,) = (body for body in bodies if body["kind"] == "ConfigMap")
@@ -101,7 +103,7 @@ def test_a_broker_may_take_the_time_that_its_end_needs(size: str, seconds: int) 
 def test_what_cannot_be_changed_depends_on_nothing_that_may_change() -> None:
     given = read_cluster(cluster())
     bodies = resources.objects_of(given, CONFIG, has_topics=True)
-    renamed = replace(CONFIG, broker_role="other-broker", broker_image="other")
+    renamed = replace(CONFIG, broker_role="other-broker", broker_user=7)
     others = resources.objects_of(given, renamed, has_topics=False)
     for body, other in zip(bodies, others, strict=True):
         if body["kind"] == "RoleBinding":

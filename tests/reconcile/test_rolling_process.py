@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import shlex
+from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.reconcile.conftest import OperatorProcess
 from tests.reconcile.test_conditions import led
-from tests.reconcile.test_operator_process import topic
+from tests.reconcile.test_operator_process import is_killed_or, kill_after, topic
 from tests.reconcile.test_pods_process import HEALTH, PARTITIONS, patch_status
 from tests.reconcile.test_refusals_process import conditions, events, shown
+from tests.support.api_proxy import ApiProxy
 from tests.support.documented import commands
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
@@ -23,8 +26,12 @@ LAST, OTHERS = 1, (0, 2)
 """The broker that is the controller, and the others."""
 ENDS = "strandline.dev/a-kubelet-ends-it"
 """Finalizer that keeps a pod until `Cluster` ends it."""
+REVISION = "controller-revision-hash"
+ROLLED = "False RollingDone"
 RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
 PULL = {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}
+KILLS_MIN = 6
+"""Of each pod at least the eviction and the status that tells of it."""
 CONTAINER = {"name": "broker", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
 
 
@@ -43,7 +50,7 @@ class Cluster:
         for number in range(3):
             self.wake(number)
         operator.wait_for("an open budget", lambda: self.evictions() == 1)
-        self.wait_for_rolling("False RollingDone")
+        self.wait_for_rolling(ROLLED)
 
     def _patch(self, kind: str, name: str, patch: dict[str, Any]) -> None:
         self.operator.kubectl("patch", kind, name, "--type=merge", "-p", json.dumps(patch))
@@ -71,7 +78,7 @@ class Cluster:
         patch_status(self.operator, "pod", name, {"phase": "Running", "conditions": held})
         self._patch("pod", name, {"metadata": {"finalizers": [ENDS]}})
 
-    def _let_go(self, number: int) -> None:
+    def let_go(self, number: int) -> None:
         """End a pod as a kubelet does: not before the disruption controller saw that it goes.
 
         Until then the budget holds the pod's name for disrupted, whoever has it, for two minutes.
@@ -113,7 +120,7 @@ class Cluster:
         """Wait for another pod of a broker; no other broker's pod may have changed."""
 
         def is_replaced() -> bool:
-            self._let_go(number)
+            self.let_go(number)
             return self.uid(number) not in ("", before[number])
 
         self.operator.wait_for(f"another pod of {number}", is_replaced, 40_000)
@@ -150,7 +157,7 @@ def test_kubectl_rollout_restart_takes_one_pod_after_the_other_and_the_controlle
         cluster.in_sync(*left)
         before = cluster.uids()
         if number == LAST:
-            cluster.wait_for_rolling("False RollingDone")
+            cluster.wait_for_rolling(ROLLED)
         else:
             cluster.wait_for_rolling("True WaitingForPod", f"pod default-{number} of revision ")
         cluster.wake(number)
@@ -159,12 +166,10 @@ def test_kubectl_rollout_restart_takes_one_pod_after_the_other_and_the_controlle
             cluster.wait_for_rolling("True WaitingForInSync", behind)
             assert cluster.uids() == before
         cluster.in_sync(0, 1, 2)
-    cluster.wait_for_rolling("False RollingDone")
+    cluster.wait_for_rolling(ROLLED)
     assert cluster.uids() == before
     pods = operator.list("pods")
-    assert {each["metadata"]["labels"]["controller-revision-hash"] for each in pods} == {
-        cluster.revision()
-    }
+    assert {each["metadata"]["labels"][REVISION] for each in pods} == {cluster.revision()}
     template = (operator.get("statefulset", "default") or {})["spec"]["template"]
     assert RESTARTED_AT in template["metadata"]["annotations"]
     told = events(operator, "default", "BrokerRestarting")
@@ -196,5 +201,52 @@ def test_an_image_that_cannot_be_pulled_costs_one_pod_and_going_back_replaces_it
     cluster.set_label(None)
     cluster.wait_for_replacement(0, stuck)
     assert cluster.revision() == first
-    cluster.wait_for_rolling("False RollingDone")
+    cluster.wait_for_rolling(ROLLED)
     assert {each: cluster.uid(each) for each in (1, 2)} == {each: before[each] for each in (1, 2)}
+
+
+@pytest.mark.timeout(300)
+def test_an_operator_killed_after_each_of_its_writes_restarts_every_broker_once(
+    operator: OperatorProcess, tmp_path: Path
+) -> None:
+    cluster = Cluster(operator)
+    before = cluster.uids()
+    operator.kill()
+    proxy = ApiProxy(operator.kubeconfig, tmp_path)
+    proxy.after = partial(kill_after, operator)
+    proxy.start()
+    operator.use_kubeconfig(proxy.kubeconfig)
+    cluster.set_label("new")
+    awake, replaced = dict(before), list[int]()
+
+    def is_done() -> bool:
+        """Stand in for kubelet and brokers; tell whether the roll is over."""
+        now = cluster.uids()
+        changed = [number for number in now if now[number] != awake[number]]
+        assert len(changed) <= 1, f"{changed} at once"
+        for number in changed:
+            cluster.let_go(number)
+            if now[number]:
+                replaced.append(number)
+                cluster.wake(number)
+                awake[number] = now[number]
+        return len(replaced) == 3 and shown(operator, "default", "bc", "Rolling") == ROLLED
+
+    killed = 0
+    try:
+        while True:
+            operator.start()
+            process = operator.process
+            assert process is not None
+            operator.wait_for("an end", partial(is_killed_or, process, is_done), 60_000)
+            if process.poll() is None:
+                break
+            killed += 1
+    finally:
+        operator.kill()
+        proxy.stop()
+    assert killed >= KILLS_MIN
+    assert replaced == [*OTHERS, LAST]
+    assert cluster.uids() == awake
+    revisions = {each["metadata"]["labels"][REVISION] for each in operator.list("pods")}
+    assert revisions == {cluster.revision()}

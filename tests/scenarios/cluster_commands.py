@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 
-from strandline.core.events import LogDirectoryLost
+from strandline.core.events import LogDirectoryLost, LogFlushed
 from strandline.model import (
     BrokerEpoch,
     BrokerId,
@@ -15,7 +15,7 @@ from strandline.model import (
     PartitionState,
 )
 from tests.support.world.network import controller_address
-from tests.support.world.values import topic
+from tests.support.world.values import topic, tp
 
 from . import script_controller
 from .language import ScenarioError
@@ -125,6 +125,15 @@ def persist(story: Story, *, broker: int) -> None:
     story.step(broker, waiting.popleft())
 
 
+def flush(story: Story, *, broker: int) -> list[str] | None:
+    """End the sync of a log that follows its appends; what came behind it is for the next one."""
+    end = story.broker(broker).disk.end_sync()
+    if end is None:
+        return ["overtaken by a cut, the next one begins"]
+    story.step(broker, LogFlushed(tp=tp(), offset=end))
+    return None
+
+
 def lose_disk(story: Story, *, broker: int) -> None:
     """Let the log directory of a broker fail."""
     story.step(broker, LogDirectoryLost(reason="read only"))
@@ -136,6 +145,7 @@ def configure(
     min_isr: int | None = None,
     unclean: bool | None = None,
     segment_bytes: int | None = None,
+    flush_messages: int | None = None,
 ) -> None:
     """Change the topic's configuration in the store; only a controller informs brokers of it."""
     (found,) = story.world.store.topics.values()
@@ -145,6 +155,10 @@ def configure(
             found,
             min_insync_replicas=min_isr or found.min_insync_replicas,
             unclean_leader_election=found.unclean_leader_election if unclean is None else unclean,
-            settings=replace(settings, segment_bytes=segment_bytes or settings.segment_bytes),
+            settings=replace(
+                settings,
+                segment_bytes=segment_bytes or settings.segment_bytes,
+                flush_messages=flush_messages or settings.flush_messages,
+            ),
         )
     )

@@ -28,6 +28,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
     "Processes, disks and time": (
         Command(cluster_commands.cluster, "cluster brokers=3 min_isr=2", _SETTINGS),
         Command(cluster_commands.configure, "configure segment_bytes=4096"),
+        Command(cluster_commands.flush, "flush broker=0"),
         Command(cluster_commands.advance, "advance ms=500"),
         Command(cluster_commands.kill, "kill broker=0"),
         Command(cluster_commands.start, "start broker=0 log=0"),

@@ -148,10 +148,9 @@ def _reads_to_the_log_end(self: ConsumerReads, tp: TopicPartition, **arguments: 
 
 
 def _acknowledged_at_the_next_step(
-    self: Purgatory, tp: TopicPartition, *, high_watermark: int
+    self: Purgatory, tp: TopicPartition, **_: int
 ) -> list[DelayedProduce]:
     """Complete every waiting append, whatever the high watermark is."""
-    del high_watermark
     return self.take_all_produce(tp)
 
 

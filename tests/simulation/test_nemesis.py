@@ -96,6 +96,15 @@ def test_all_volumes_full_at_once_keep_their_leaders_and_acknowledge_nothing() -
     assert acknowledged_at(3_400) == while_full
 
 
+@pytest.mark.parametrize("tell", [True, False])
+def test_full_followers_fetch_without_records_in_plans_that_say_so(*, tell: bool) -> None:
+    full = Fault(at_ms=1_500, kind="volume_full", target="follower:0", for_ms=2_000)
+    world = _world(full, plan=replace(JOIN_BELOW_EPOCH_START, full_followers_tell=tell))
+    _run_until(world, 2_200)
+    told = any("without_records=True" in line for line in world.environment.trace.lines())
+    assert told is tell
+
+
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_a_fault_whose_target_does_not_exist_counts_as_none(kind: str) -> None:
     world = _world(Fault(at_ms=1, kind=kind, target="leader:0", for_ms=100))

@@ -19,6 +19,7 @@ from tests.support.commands import (
     CLUSTER_SCRIPTS,
     COMMAND_LIMIT_SECONDS,
     IMAGES_SCRIPT,
+    REPOSITORY,
     CommandError,
     programs,
     run,
@@ -75,10 +76,15 @@ class Cluster(ApiServer):
         if self.started_here:
             _script("down", limit_seconds=UP_LIMIT_SECONDS)
 
-    def load_images(self, *names: str, nodes: Sequence[str] = ()) -> dict[str, str]:
-        """Build changed images, import them into all or these nodes; return name -> reference."""
+    def load_images(
+        self, *names: str, nodes: Sequence[str] = (), root: Path = REPOSITORY
+    ) -> dict[str, str]:
+        """Build changed images, import them into all or these nodes; return name -> reference.
+
+        root is the tree that they are built of, this one or that of another revision.
+        """
         chosen = ["--nodes", ",".join(nodes)] if nodes else []
-        command = [str(IMAGES_SCRIPT), "load", *chosen, *names]
+        command = [str(root / IMAGES_SCRIPT.relative_to(REPOSITORY)), "load", *chosen, *names]
         printed = run(command, limit_seconds=IMAGES_LIMIT_SECONDS)
         references = printed.splitlines()[-len(names) :]
         return dict(zip(names, references, strict=True))

@@ -6,8 +6,10 @@ a user sees.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from strandline_checker.judge import HistoryVerdict
@@ -34,20 +36,27 @@ HELM_LIMIT_SECONDS = 130
 class Installed:
     """A release, and the topics and loads of the tests that share it."""
 
-    def __init__(self, cluster: Cluster, namespace: str, images: dict[str, str]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespace: str,
+        images: dict[str, str],
+        *more: str,
+        chart: Path = CHART,
+    ) -> None:
         self.cluster = cluster
         self.images = images
         self.kubernetes = Kubernetes(cluster.kubeconfig, namespace, programs())
         # They belong to the whole cluster, so a release of another namespace may own them.
         install_crds(cluster)
-        self.helm("install", images)
+        self.helm("install", images, *more, chart=chart)
 
-    def helm(self, verb: str, images: dict[str, str]) -> None:
-        """Install or upgrade the release with these images."""
+    def helm(self, verb: str, images: dict[str, str], *more: str, chart: Path = CHART) -> None:
+        """Install or upgrade the release with these images and more values."""
         values = ["defaultCluster.spec.timing=demo"]
-        values += release.image_values(images, "broker", "operator")
+        values += [*release.image_values(images, "broker", "operator"), *more]
         self.kubernetes.helm(
-            *(verb, release.RELEASE, str(CHART), "--wait", "--timeout=120s"),
+            *(verb, release.RELEASE, str(chart), "--wait", "--timeout=120s"),
             *(f"--set={value}" for value in values),
             limit_seconds=HELM_LIMIT_SECONDS,
         )
@@ -98,6 +107,31 @@ class Installed:
         found: dict[str, Any] = self.kubernetes.get("brokers.strandline.dev", f"default-{broker}")
         status: dict[str, Any] = found["status"]
         return status
+
+    def wait_images(self, image: str, within_ms: int) -> None:
+        """Wait until every broker has a ready pod of this image, and all replicas are in sync."""
+
+        def is_so() -> bool:
+            found = self.kubernetes.get("pods", "-l", "app.kubernetes.io/component=broker")["items"]
+            images = [each["spec"]["containers"][0]["image"] for each in found]
+            ready = self.kubernetes.get("brokercluster", "default")["status"]["conditions"]
+            rolling = next(each for each in ready if each["type"] == "Rolling")
+            return images == [image] * BROKERS and rolling["reason"] == "RollingDone"
+
+        eventually(is_so, within_ms, f"pods of {image}", retry_on=(CommandFailed,))
+        self.kubernetes.wait_ready("brokercluster/default", READY_LIMIT_SECONDS)
+
+    def set_version(self, version: str) -> None:
+        """Name the version of the cluster's brokers."""
+        patch = json.dumps({"spec": {"version": version}})
+        self.kubernetes.kubectl(
+            *("patch", "brokercluster", "default", "--type=merge", f"--patch={patch}")
+        )
+
+    def cluster_version(self) -> tuple[str, str]:
+        """Return version and image that the cluster's status shows."""
+        status = self.kubernetes.get("brokercluster", "default")["status"]
+        return status["version"], status["image"]
 
     def node_of(self, broker: int) -> str:
         """Return the node of a broker's pod."""

@@ -35,10 +35,10 @@ def install_crds(control_plane: ApiServer) -> None:
     control_plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", *names)
 
 
-def rendered(chart: Path, *options: str) -> list[Manifest]:
-    """Return all objects of a chart; options are those of `helm template`."""
+def rendered(chart: Path, *options: str, release: str = "strandline") -> list[Manifest]:
+    """Return all objects of a chart as a release; options are those of `helm template`."""
     version = programs().parent.name.removeprefix("kube-")
-    helm = [str(programs() / "helm"), "template", "strandline", str(chart)]
+    helm = [str(programs() / "helm"), "template", release, str(chart)]
     text = run([*helm, f"--kube-version={version}", *options])
     return [item for item in yaml.safe_load_all(text) if item]
 

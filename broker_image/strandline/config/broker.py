@@ -57,11 +57,12 @@ KEYS_SINCE: Final = Setting(key="keys.since", kind=dict)
 """A mapping in the file: the version since which a key exists. The writer of the file marks its
 keys so, and a broker of an earlier version leaves those out that it cannot know (ADR 0039)."""
 
-SINCE: Final[Mapping[str, int]] = {TIMING_PROFILE.key: TIMING_PROFILE.since} | {
-    setting.key: setting.since
-    for concern in CONCERNS.values()
-    for _, setting, _ in settings_of(concern)
+SETTINGS: Final[Mapping[str, Setting]] = {TIMING_PROFILE.key: TIMING_PROFILE} | {
+    setting.key: setting for concern in CONCERNS.values() for _, setting, _ in settings_of(concern)
 }
+"""Every setting of a broker by its key."""
+
+SINCE: Final[Mapping[str, int]] = {key: setting.since for key, setting in SETTINGS.items()}
 """The version since which each key exists."""
 
 KEYS_VERSION: Final = max(SINCE.values())
@@ -127,6 +128,8 @@ class BrokerConfig:
     topic_defaults: TopicDefaults = field(default_factory=TopicDefaults)
     newer_keys: tuple[str, ...] = ()
     """Keys of the file that a later version knows; they have no effect."""
+    given: Mapping[str, object] = field(default_factory=dict)
+    """The known settings of the file by key."""
 
     def check(self) -> None:
         """Refuse combinations of settings that cannot work; the ConfigError names both keys."""
@@ -160,12 +163,13 @@ class BrokerConfig:
 def load_broker_config(path: Path, environ: Mapping[str, str] | None = None) -> BrokerConfig:
     """Read the configuration file and the environment; ConfigError names the key or variable."""
     variables = os.environ if environ is None else environ
-    values = read_settings_file(path)
+    written = read_settings_file(path)
+    values = dict(written)
     if data_dir := variables.get("DATA_DIR"):
         values["log.dir"] = data_dir
     config = broker_config(values, identity=_identity_from(variables), ports=_ports_from(variables))
     config.check()
-    return config
+    return replace(config, given={key: written[key] for key in written if key in SETTINGS})
 
 
 def broker_config(

@@ -11,6 +11,7 @@ import dataclasses
 import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final, TypeVar
 
 from strandline.errors import ConfigError
@@ -22,6 +23,21 @@ TEXT_MAX: Final = 4096
 Value = int | float | str
 Plain = TypeVar("Plain", int, float, str)
 Concern = TypeVar("Concern")
+
+
+class Applies(Enum):
+    """When a changed value takes effect (ADR 0056)."""
+
+    RESTART = "restart"
+    """At the next start of the broker: several parts were made with the value, or all brokers
+    have to agree on it."""
+
+    RUNNING = "running"
+    """At once, in a running broker. Only keys that one part reads anew each time, and that no check
+    of a combination reads."""
+
+    TOPIC = "topic"
+    """At once, with each topic's effective configuration: the broker's own value has no part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +53,7 @@ class Setting:
     choices: tuple[str, ...] = ()
     since: int = 1
     """Version of the keys that first had this one; a new key gets the next version."""
+    applies: Applies = Applies.RESTART
 
     def accepted(self) -> str:
         """Return the accepted values in words, for an error message."""
@@ -65,15 +82,31 @@ class Setting:
         return self.minimum <= len(str(value)) <= self.maximum
 
 
-def integer(key: str, default: int, bounds: tuple[int, int], *, since: int = 1) -> int:
+def integer(
+    key: str,
+    default: int,
+    bounds: tuple[int, int],
+    *,
+    since: int = 1,
+    applies: Applies = Applies.RESTART,
+) -> int:
     """Declare an integer field; bounds are the smallest and the largest accepted value."""
-    setting = Setting(key=key, kind=int, minimum=bounds[0], maximum=bounds[1], since=since)
+    low, high = bounds
+    setting = Setting(key=key, kind=int, minimum=low, maximum=high, since=since, applies=applies)
     return _declare(setting, default)
 
 
-def fraction(key: str, default: float, bounds: tuple[float, float], *, since: int = 1) -> float:
+def fraction(
+    key: str,
+    default: float,
+    bounds: tuple[float, float],
+    *,
+    since: int = 1,
+    applies: Applies = Applies.RESTART,
+) -> float:
     """Declare a part of a whole; bounds are the smallest and the largest accepted value."""
-    setting = Setting(key=key, kind=float, minimum=bounds[0], maximum=bounds[1], since=since)
+    low, high = bounds
+    setting = Setting(key=key, kind=float, minimum=low, maximum=high, since=since, applies=applies)
     return _declare(setting, default)
 
 

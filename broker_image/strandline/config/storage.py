@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .declaration import INT64_MAX, fraction, integer, text
+from .declaration import INT64_MAX, Applies, fraction, integer, text
 
 _MIB = 1 << 20
 
@@ -38,7 +38,9 @@ class StorageConfig:
     killed broker lost nothing. If the file is unreadable or empty, every start without a
     clean-shutdown marker counts as unclean."""
 
-    fill_max: float = fraction("log.dir.fill.max", 0.9, (0.1, 1.0), since=2)
+    fill_max: float = fraction(
+        "log.dir.fill.max", 0.9, (0.1, 1.0), since=2, applies=Applies.RUNNING
+    )
     """Part of the volume that may be full before records of clients are refused; followers go on
     up to the middle between it and a full volume. Brokers that share a file system share its
     figure. Kafka has no such bound: there a full disk fails the log directory."""
@@ -50,10 +52,14 @@ class StorageConfig:
     """A full index rolls its segment. Kafka's key and default."""
 
     retention_check_interval_ms: int = integer(
-        "log.retention.check.interval.ms", 300_000, (100, 86_400_000), since=2
+        "log.retention.check.interval.ms",
+        300_000,
+        (100, 86_400_000),
+        since=2,
+        applies=Applies.RUNNING,
     )
     """How often a broker looks for segments that are past their topic's retention, and closes those
-    that are past segment.ms. Kafka's key and default."""
+    that are past segment.ms; a change causes a look, too. Kafka's key and default."""
 
     open_segments_max: int = integer("log.open.segments.max", 512, (10, 1 << 20))
     """Sealed segments that all logs together keep open, each with its index; beyond them the
@@ -71,12 +77,14 @@ class StorageConfig:
     left to the kernel."""
 
     trash_retention_ms: int = integer(
-        "log.trash.retention.ms", 604_800_000, (0, INT64_MAX), since=2
+        "log.trash.retention.ms", 604_800_000, (0, INT64_MAX), since=2, applies=Applies.RUNNING
     )
     """How long a deleted log can be brought back; default 7 days, so that what was deleted before
     a weekend or a holiday is still there when its owner looks."""
 
-    trash_retention_bytes: int = integer("log.trash.retention.bytes", -1, (-1, INT64_MAX), since=2)
+    trash_retention_bytes: int = integer(
+        "log.trash.retention.bytes", -1, (-1, INT64_MAX), since=2, applies=Applies.RUNNING
+    )
     """Bytes of deleted logs to keep; beyond them the log deleted first is removed. Default -1: a
     quarter of the volume, so that a deletion also makes room on a volume that is nearly full."""
 

@@ -194,8 +194,9 @@ def may_differ(replicas: Iterable[HostedReplica]) -> bool:
     """Tell whether one of these logs may lack what another one of them was right to have.
 
     One leader wrote the ends of logs that end in the same epoch: the longest has all of the others.
+    A log that never had a record, because it began where its leader's log did, tells nothing.
     """
-    return len({each.last_epoch for each in replicas if each.log_end_offset > 0}) > 1
+    return len({each.last_epoch for each in replicas} - {NO_EPOCH}) > 1
 
 
 def _is_away(broker: BrokerEntry) -> bool:

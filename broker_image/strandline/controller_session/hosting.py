@@ -10,7 +10,6 @@ from strandline.core.effects import ReplyLeaderAndIsr
 from strandline.core.views import PartitionView, RoleName
 from strandline.errors import ErrorCode
 from strandline.model import (
-    NO_EPOCH,
     NO_LEADER,
     ControllerEpoch,
     Registration,
@@ -61,7 +60,7 @@ def hosted_by(replicas: HostedReplicas) -> tuple[HostedReplica, ...]:
             led_as=view.term.led_as,
             log_start_offset=view.log_start_offset,
             log_end_offset=view.log_end_offset,
-            last_epoch=view.epochs[-1].leader_epoch if view.epochs else NO_EPOCH,
+            last_epoch=view.last_epoch,
         )
         for view in replicas.views()
     )

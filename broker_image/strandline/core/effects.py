@@ -32,7 +32,10 @@ from .notices import Notice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateReplica:
-    """Make the folder of a replica that is new to this broker, or apply changed settings."""
+    """Make the folder of a replica that is new to this broker, or apply changed settings.
+
+    With `flush.messages` 1, `LogFlushed` follows for what the log holds.
+    """
 
     tp: TopicPartition
     topic_name: str
@@ -63,7 +66,7 @@ class PersistState:
 class AppendAsLeader:
     """Append a produced batch; the shell stamps base_offset and leader_epoch, outside the CRC.
 
-    The core counts the records as written from now on.
+    The records count as written from now on, with `flush.messages` 1 from `LogFlushed` on.
     """
 
     request_id: int

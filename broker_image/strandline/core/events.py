@@ -91,6 +91,18 @@ class LogStartPersisted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogFlushed:
+    """All records of a log below an offset are fsynced, and no cut came since the fsync began.
+
+    Where a topic has `flush.messages` 1, the last one after an append, a cut or a `CreateReplica`
+    tells of all that the log then holds.
+    """
+
+    tp: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionReached:
     """Retention keeps nothing below an offset, the base of a segment; the leader alone obeys."""
 
@@ -260,8 +272,8 @@ ControlEvent = (
 )
 """Events that change roles, or which followers count."""
 
-LogStartEvent = DeleteRecordsReceived | RetentionReached | LogStartPersisted
-"""Events that move the start of a log."""
+LogEvent = DeleteRecordsReceived | RetentionReached | LogStartPersisted | LogFlushed
+"""Events that move the start or the durable end of a log."""
 
 Event = (
     FollowerFetchReceived
@@ -271,6 +283,6 @@ Event = (
     | Ticked
     | FetchFailed
     | RequestCancelled
-    | LogStartEvent
+    | LogEvent
     | ControlEvent
 )

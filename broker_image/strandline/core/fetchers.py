@@ -36,13 +36,16 @@ class Fetcher:
 
     fetch_order holds them in the order in which they are fetched next; not_yet_fetched are
     those that became ready after the outstanding fetch was sent, delayed maps those that wait to
-    the end of their wait.
+    the end of their wait. A fetch tells the leader that this broker has all below its offset, so a
+    partition waits until that is on disk; flushed are those whose wait ended after the outstanding
+    fetch was sent.
     """
 
     leader: BrokerId
     context: BrokerContext
     fetch_order: dict[TopicPartition, FollowerReplica] = field(default_factory=dict)
     not_yet_fetched: dict[TopicPartition, None] = field(default_factory=dict)
+    flushed: dict[TopicPartition, None] = field(default_factory=dict)
     delayed: dict[TopicPartition, int] = field(default_factory=dict)
     outstanding: OutstandingFetch | None = None
     failures: int = 0
@@ -60,12 +63,19 @@ class Fetcher:
         """Fetch a partition no longer."""
         self.fetch_order.pop(tp, None)
         self.not_yet_fetched.pop(tp, None)
+        self.flushed.pop(tp, None)
         self.delayed.pop(tp, None)
 
     def refetch(self, tp: TopicPartition) -> None:
         """Fetch a partition anew unless it waits after a refusal."""
         if tp not in self.delayed:
             self.not_yet_fetched[tp] = None
+
+    def note_flushed(self, tp: TopicPartition) -> None:
+        """Fetch a partition again, whose end is on disk now."""
+        is_named = self.outstanding is not None and tp in self.outstanding.requested
+        if not is_named and not self._waits_for_disk(tp):
+            self.flushed[tp] = None
 
     def delay(self, tp: TopicPartition, until_ms: int) -> None:
         """Let a partition wait while the others are fetched."""
@@ -98,9 +108,9 @@ class Fetcher:
         for tp in [tp for tp, until_ms in self.delayed.items() if until_ms <= now_ms]:
             del self.delayed[tp]
             self.not_yet_fetched[tp] = None
-        if now_ms < self.paused_until_ms or (self.outstanding and not self.not_yet_fetched):
+        if now_ms < self.paused_until_ms or (self.outstanding and not self._may_supersede()):
             return []
-        ready = [tp for tp in self.fetch_order if tp not in self.delayed]
+        ready = [tp for tp in self.fetch_order if self._is_ready(tp)]
         return [self._send(ready, now_ms)] if ready else []
 
     def next_wakeup_ms(self) -> int | None:
@@ -108,9 +118,26 @@ class Fetcher:
         times = list(self.delayed.values())
         if self.outstanding is not None:
             times.append(self.outstanding.deadline_ms)
-        elif len(self.delayed) < len(self.fetch_order):
+        elif any(map(self._is_ready, self.fetch_order)):
             times.append(self.paused_until_ms)
         return max(min(times), self.paused_until_ms) if times else None
+
+    def _may_supersede(self) -> bool:
+        """Tell whether a new fetch is worth the response that the outstanding one may get.
+
+        After an append all partitions that share the disk come back at about the same time: the
+        last of them sends for all, or each one would have the leader send the same records again.
+        """
+        if any(map(self._is_ready, self.not_yet_fetched)):
+            return True
+        return bool(self.flushed) and not any(map(self._waits_for_disk, self.fetch_order))
+
+    def _is_ready(self, tp: TopicPartition) -> bool:
+        return tp not in self.delayed and not self._waits_for_disk(tp)
+
+    def _waits_for_disk(self, tp: TopicPartition) -> bool:
+        log = self.fetch_order[tp].log
+        return log.durable_end_offset < log.log_end_offset
 
     def _send(self, ready: list[TopicPartition], now_ms: int) -> SendFetch:
         settings = self.context.settings
@@ -121,6 +148,7 @@ class Fetcher:
                 self.send_to_back(tp)
         max_wait_ms = 0 if takes_turns else settings.fetch_wait_max_ms
         self.not_yet_fetched.clear()
+        self.flushed.clear()
         self.outstanding = OutstandingFetch(
             request_id=self.context.next_request_id(),
             requested={tp: self.fetch_order[tp].fetch() for tp in chosen},
@@ -196,6 +224,12 @@ class Fetchers:
         leader = self._leader_of.get(tp)
         if leader is not None:
             self._by_leader[leader].refetch(tp)
+
+    def note_flushed(self, tp: TopicPartition) -> None:
+        """Fetch a partition that waited for its disk."""
+        leader = self._leader_of.get(tp)
+        if leader is not None:
+            self._by_leader[leader].note_flushed(tp)
 
     def on_fetch_failed(self, leader: BrokerId, request_id: int, now_ms: int) -> None:
         """Pause a leader's partitions if the failed fetch is the outstanding one."""

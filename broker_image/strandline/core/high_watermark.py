@@ -58,9 +58,10 @@ def next_high_watermark(
     Under min ISR it is frozen for every kind of acknowledgement: records that fewer members hold
     may still be lost (KAFKA-15583).
 
-    Units:   in_sync_count counts the leader, and leaves out stale incarnations
+    Units:   in_sync_count counts the leader, and leaves out stale incarnations; leader_end is the
+             end of what the leader counts as written, which followers may have passed
     Source:  Kafka 3.9 Partition.maybeIncrementLeaderHW
     """
     if in_sync_count < min_insync_replicas:
         return high_watermark
-    return max(high_watermark, min(ends, default=leader_end))
+    return max(high_watermark, min((leader_end, *ends)))

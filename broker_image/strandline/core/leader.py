@@ -88,7 +88,7 @@ class LeaderReplica:
         high_watermark = next_high_watermark(
             ends,
             high_watermark=self.log.high_watermark,
-            leader_end=self.log.log_end_offset,
+            leader_end=self.log.durable_end_offset,
             in_sync_count=self._in_sync_count(),
             min_insync_replicas=self.min_insync_replicas,
         )

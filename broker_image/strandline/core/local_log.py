@@ -37,6 +37,7 @@ class LocalLog:
 
     __slots__ = (
         "_durable_start_offset",
+        "_flushed_offset",
         "_high_watermark",
         "_log_end_offset",
         "_log_start_offset",
@@ -54,6 +55,7 @@ class LocalLog:
         settings: TopicSettings,
         log_start_offset: int = 0,
         log_end_offset: int = 0,
+        flushed_offset: int = 0,
         high_watermark: int = 0,
         epochs: Iterable[EpochStart] = (),
     ) -> None:
@@ -63,6 +65,7 @@ class LocalLog:
         self._settings = settings
         self._log_start_offset = self._durable_start_offset = log_start_offset
         self._log_end_offset = log_end_offset
+        self._flushed_offset = flushed_offset
         self._high_watermark = high_watermark
         self._check()
 
@@ -81,6 +84,7 @@ class LocalLog:
             settings=TopicSettings(),
             log_start_offset=hosted.log_start_offset,
             log_end_offset=hosted.log_end_offset,
+            flushed_offset=hosted.log_end_offset,
             high_watermark=hosted.high_watermark,
             epochs=hosted.epochs,
         )
@@ -99,6 +103,22 @@ class LocalLog:
     def log_end_offset(self) -> int:
         """The offset of the next record, exclusive end."""
         return self._log_end_offset
+
+    @property
+    def flushes_every_append(self) -> bool:
+        """Whether a record counts as written once it is fsynced."""
+        return self._settings.flushes_every_append
+
+    @property
+    def durable_end_offset(self) -> int:
+        """The end of what this replica counts as written.
+
+        That is the log end, unless the topic wants each append fsynced (`flush.messages` 1): then
+        nothing above it is acknowledged, committed or told to a leader (ADR 0055).
+        """
+        if not self._settings.flushes_every_append:
+            return self._log_end_offset
+        return min(self._flushed_offset, self._log_end_offset)
 
     @property
     def high_watermark(self) -> int:
@@ -146,8 +166,12 @@ class LocalLog:
         self._check()
 
     def follow_high_watermark(self, leaders: int) -> None:
-        """Take the leader's high watermark as far as this log reaches; it may fall."""
-        self._high_watermark = max(self._log_start_offset, min(leaders, self._log_end_offset))
+        """Take the leader's high watermark as far as this log reaches on disk; it may fall.
+
+        A checkpoint above what a power cut leaves would look like a loss at the next start.
+        """
+        reached = max(self._high_watermark, self.durable_end_offset)
+        self._high_watermark = max(self._log_start_offset, min(leaders, reached))
         self._check()
 
     def advance_start(self, offset: int, *, reason: str) -> list[Effect]:
@@ -176,6 +200,12 @@ class LocalLog:
         self._durable_start_offset = durable
         return [DeleteSegmentsBelow(tp=self.tp, offset=durable)]
 
+    def on_flushed(self, offset: int) -> None:
+        """Take an offset below which all is fsynced; the log was not cut since the fsync began."""
+        if offset > self._log_end_offset:
+            raise self._broken("a flush ends within the log", flushed=offset)
+        self._flushed_offset = max(self._flushed_offset, offset)
+
     def truncate_to(self, offset: int, *, leader_epoch: LeaderEpoch, reason: str) -> list[Effect]:
         """Keep offsets below `offset`; return nothing if neither log nor epochs changed.
 
@@ -190,6 +220,7 @@ class LocalLog:
         kept = min(offset, end)
         below = max(0, self._high_watermark - kept)
         self._log_end_offset, self._high_watermark = kept, min(self._high_watermark, kept)
+        self._flushed_offset = min(self._flushed_offset, kept)
         if kept < end:
             effects.append(TruncateTo(tp=self.tp, offset=kept))
         if self.epochs.truncate_from_end(kept):
@@ -212,7 +243,7 @@ class LocalLog:
             below = max(0, self._high_watermark - offset)
             effects.append(self._truncated(end, start, below, leader_epoch, reason))
         self._log_start_offset = self._high_watermark = self._log_end_offset = offset
-        self._durable_start_offset = offset
+        self._durable_start_offset = self._flushed_offset = offset
         self._check()
         return effects
 

@@ -56,6 +56,14 @@ class IsrProposalRefused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DurableEndAdvanced:
+    """Records below durable_end count as written on the leader's own disk; reported by it only."""
+
+    tp: TopicPartition
+    durable_end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HighWatermarkAdvanced:
     """Records below high_watermark are committed; reported by the leader only."""
 
@@ -135,6 +143,7 @@ Notice = (
     | BecameFollower
     | IsrChanged
     | IsrProposalRefused
+    | DurableEndAdvanced
     | HighWatermarkAdvanced
     | LogStartAdvanced
     | LowWatermarkAdvanced

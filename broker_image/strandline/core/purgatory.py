@@ -22,13 +22,17 @@ Operation = Literal["produce", "delete_records", "fetch", "follower_fetch"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DelayedProduce:
-    """An append with acks=all; a high watermark at required_offset commits it."""
+    """An append; a high watermark at required_offset commits it.
+
+    waits_for_disk: it has acks=1, and a durable end at required_offset completes it.
+    """
 
     request_id: int
     tp: TopicPartition
     base_offset: int
     required_offset: int
     deadline_ms: int
+    waits_for_disk: bool = False
 
     operation: Literal["produce"] = "produce"
 
@@ -144,10 +148,16 @@ class Purgatory:
             heapq.heapify(self._deadlines)
         heapq.heappush(self._deadlines, (delayed.deadline_ms, self._sequence, delayed))
 
-    def take_produce(self, tp: TopicPartition, *, high_watermark: int) -> list[DelayedProduce]:
-        """Take the appends of a partition that a high watermark commits."""
+    def take_produce(
+        self, tp: TopicPartition, *, high_watermark: int, durable_end: int
+    ) -> list[DelayedProduce]:
+        """Take the appends of a partition that its high watermark or its disk completes."""
         waiting = self._produce.get(tp, {})
-        return self._take(each for each in waiting if each.required_offset <= high_watermark)
+        return self._take(
+            each
+            for each in waiting
+            if each.required_offset <= (durable_end if each.waits_for_disk else high_watermark)
+        )
 
     def take_all_produce(self, tp: TopicPartition) -> list[DelayedProduce]:
         """Take all appends of a partition: this broker leads it no longer."""

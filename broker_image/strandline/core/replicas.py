@@ -28,6 +28,7 @@ from .events import (
     LeaderAndIsrReceived,
     LiveBrokersChanged,
     LogDirectoryLost,
+    LogFlushed,
     LogStartPersisted,
     ProduceReceived,
     ReplicaLoaded,
@@ -41,6 +42,7 @@ from .fetchers import Fetchers
 from .follower_fetches import FollowerFetches
 from .leader import LeaderReplica
 from .live_brokers import LiveBrokers
+from .log_flushes import LogFlushes
 from .log_starts import LogStarts
 from .partition import Failed
 from .purgatory import Operation, Purgatory
@@ -82,6 +84,7 @@ class Replicas:
         self._partitions = self._controller_requests.partitions
         self._purgatory = Purgatory(requests_max=settings.purgatory_requests_max)
         self._follower_fetches = FollowerFetches(self._partitions, self._purgatory)
+        self._log_flushes = LogFlushes(self._partitions, self._fetchers)
         self._log_starts = LogStarts(self._partitions, self._purgatory, self._fetchers)
         self._requests = Requests(
             self._partitions, self._purgatory, self._follower_fetches, self._log_starts
@@ -144,6 +147,8 @@ class Replicas:
                 return self._log_starts.on_retention_reached(event)
             case LogStartPersisted():
                 return self._log_starts.on_persisted(event)
+            case LogFlushed():
+                return self._log_flushes.on_flushed(event, now_ms)
             case _:
                 return self._handle_control(event, now_ms)
 

@@ -28,6 +28,7 @@ from .log_starts import LogStarts
 from .notices import (
     BecameFollower,
     BecameLeader,
+    DurableEndAdvanced,
     HighWatermarkAdvanced,
     LowWatermarkAdvanced,
     ReplicaFailed,
@@ -62,6 +63,7 @@ class Requests:
     def on_produce(self, event: ProduceReceived, now_ms: int) -> list[Effect]:
         """Append a batch, or return the refusal; acks=all waits for the high watermark.
 
+        acks=1 waits for the leader's own disk, where the topic asks for it.
         Leadership comes first: only the leader's log knows the newest sequence.
 
         NOT_ENOUGH_REPLICAS_AFTER_APPEND is never sent: under min ISR the high watermark
@@ -73,12 +75,13 @@ class Requests:
         sequence = event.sequence
         if isinstance(sequence, ErrorCode) and sequence is not ErrorCode.NONE:
             return [_refused(event, sequence)]
-        if event.acks is Acks.ALL:
-            # Before the append, so that a refused record is in no log.
-            if leader.is_under_min_isr:
-                return [_refused(event, ErrorCode.NOT_ENOUGH_REPLICAS)]
-            if self._purgatory.is_full:
-                return [_refused(event, ErrorCode.REQUEST_TIMED_OUT)]
+        waits_for_disk = event.acks is Acks.LEADER and leader.log.flushes_every_append
+        may_wait = event.acks is Acks.ALL or waits_for_disk
+        # Before the append, so that a refused record is in no log.
+        if event.acks is Acks.ALL and leader.is_under_min_isr:
+            return [_refused(event, ErrorCode.NOT_ENOUGH_REPLICAS)]
+        if may_wait and self._purgatory.is_full:
+            return [_refused(event, ErrorCode.REQUEST_TIMED_OUT)]
         effects: list[Effect] = []
         if isinstance(sequence, BatchSpan):
             base_offset, next_offset = sequence.base_offset, sequence.next_offset
@@ -93,8 +96,10 @@ class Requests:
             base_offset=base_offset,
             required_offset=next_offset,
             deadline_ms=now_ms + event.timeout_ms,
+            waits_for_disk=waits_for_disk,
         )
-        if event.acks is Acks.ALL and leader.log.high_watermark < next_offset:
+        reached = leader.log.durable_end_offset if waits_for_disk else leader.log.high_watermark
+        if may_wait and reached < next_offset:
             self._purgatory.add(delayed)
         else:
             effects.append(_produced(delayed, leader))
@@ -137,7 +142,9 @@ class Requests:
                 done += [_refused(produce, leader) for produce in lost]
             else:
                 high_watermark = leader.log.high_watermark
-                committed_now = self._purgatory.take_produce(tp, high_watermark=high_watermark)
+                committed_now = self._purgatory.take_produce(
+                    tp, high_watermark=high_watermark, durable_end=leader.log.durable_end_offset
+                )
                 done += [_produced(produce, leader) for produce in committed_now]
                 done += _completed(self._purgatory.take_fetches(tp, high_watermark=high_watermark))
         for tp in changed:
@@ -179,7 +186,7 @@ def _touched(effects: Sequence[Effect]) -> tuple[list[TopicPartition], ...]:
         match effect:
             case AppendAsLeader() | PersistLogStart():
                 grown[effect.tp] = None
-            case HighWatermarkAdvanced():
+            case HighWatermarkAdvanced() | DurableEndAdvanced():
                 committed[effect.tp] = None
             case LowWatermarkAdvanced():
                 begun_later[effect.tp] = None

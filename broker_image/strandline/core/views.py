@@ -81,6 +81,18 @@ class PartitionView:
     epochs: tuple[EpochStart, ...]
     followers: tuple[FollowerView, ...]
 
+    @property
+    def last_epoch(self) -> LeaderEpoch:
+        """The leader epoch of the last record, NO_EPOCH if there was none.
+
+        An epoch that begins at the log end has no record yet. If all records are deleted, the
+        one entry stands for the last of them, or for a leadership since.
+        """
+        written = [each for each in self.epochs if each.start_offset < self.log_end_offset]
+        if not written and self.log_end_offset > 0:
+            written = list(self.epochs)
+        return written[-1].leader_epoch if written else NO_EPOCH
+
 
 def view_of(partition: Partition) -> PartitionView:
     """Return the present view of a replica."""

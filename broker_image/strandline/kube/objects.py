@@ -107,6 +107,15 @@ class Fields:
             return tuple(value)
         raise self.malformed(field, "a list of integers")
 
+    def numbers(self, field: str) -> tuple[tuple[str, int | float], ...]:
+        """Return a mapping of texts to numbers as pairs in order, none if it is absent."""
+        value = self._values.get(field)
+        if value is None:
+            return ()
+        if isinstance(value, dict) and all(type(each) in (int, float) for each in value.values()):
+            return tuple(sorted(value.items()))
+        raise self.malformed(field, "a mapping to numbers")
+
     def fields(self, field: str) -> Fields:
         """Return typed access to an object within."""
         return Fields(self._values.get(field), f"{self._path}.{field}")
@@ -246,6 +255,7 @@ def broker_from_object(value: Object) -> StoredBroker:
         broker_id=broker_id,
         registration=_registration(broker_id, status) if status else None,
         external=_external(spec.fields("external")) if spec.has("external") else None,
+        settings=spec.numbers("config"),
     )
 
 
@@ -277,6 +287,8 @@ def _registration(broker_id: BrokerId, status: Fields) -> Registration:
         protocol_version=status.integer("protocolVersion", minimum=1),
         rack=status.optional_text("rack"),
         volume_full=status.flag("volumeFull"),
+        config_digest=status.optional_text("configDigest"),
+        config_refused=status.optional_text("configRefused"),
     )
 
 
@@ -299,6 +311,8 @@ def broker_status(registration: Registration) -> Object:
         bootId=registration.boot_id,
         softwareVersion=registration.software_version,
         rack=registration.rack,
+        configDigest=registration.config_digest,
+        configRefused=registration.config_refused,
     )
 
 

@@ -1,8 +1,9 @@
 """What brings a log to disk off the event loop, and what makes its producer state anew.
 
-The thread that changes the log begins a `LogFlush` or a `ProducerRebuild`, any thread runs it, and
-the first one takes the result. Between both the log may go on: what was begun holds the open files,
-the sizes and the producer states of its moment. A cut of the log in between voids the result.
+The thread that changes the log begins a `LogSync`, a `LogFlush` or a `ProducerRebuild`, any thread
+runs it, and the first one takes the result. Between both the log may go on: what was begun holds
+the open files, the sizes and the producer states of its moment. A cut of the log in between voids
+the result.
 """
 
 from __future__ import annotations
@@ -53,12 +54,13 @@ class FlushPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFlush:
-    """A flush of one log up to end_offset, begun when `changes` had this value."""
+    """A flush of one log up to end_offset, begun when `changes` and folder_changes had these."""
 
     folder: Path
     parts: tuple[FlushPart, ...]
     end_offset: int
     changes: int
+    folder_changes: int
 
     def run(self) -> None:
         """Make records and folder durable, then write the summaries of what now is; OSError."""
@@ -67,6 +69,27 @@ class LogFlush:
         sync_folder(self.folder)
         for part in self.parts:
             part.summarise()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSync:
+    """An fsync of one log up to end_offset, without summaries: cheap enough for each append.
+
+    folder is None if it is on disk; changes and folder_changes are those of its beginning.
+    """
+
+    folder: Path | None
+    files: tuple[OpenFile, ...]
+    end_offset: int
+    changes: int
+    folder_changes: int
+
+    def run(self) -> None:
+        """Make records and folder durable; OSError."""
+        for file in self.files:
+            sync_data(file.fd)
+        if self.folder is not None:
+            sync_folder(self.folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from strandline.broker_interface import Buffer
 
-from .files import sync_folder
-from .log_flush import FlushPart, LogFlush, ProducerRebuild
+from .log_flush import FlushPart, LogFlush, LogSync, ProducerRebuild
 from .log_validation import LogValidation, validate_segments
 from .record_batch import BatchHeader
 from .retention import SealedSegment
@@ -57,7 +56,8 @@ class LogSegments:
     __slots__ = (
         "_environment",
         "_folder",
-        "_folder_dirty",
+        "_folder_changes",
+        "_folder_synced",
         "_sealed_bytes",
         "_segments",
         "_set_aside",
@@ -82,7 +82,8 @@ class LogSegments:
         self._set_aside: list[Path] = []
         """Renamed files of segments that a cut took whole."""
         self._sealed_bytes = 0
-        self._folder_dirty = False
+        self._folder_changes = self._folder_synced = 0
+        """How often the folder changed, and up to which of these changes it was synced."""
         self.changes = 0
         """How often the log was cut or closed: bytes read before are not those read after."""
 
@@ -108,6 +109,10 @@ class LogSegments:
     def dirty(self) -> bool:
         """Tell whether the folder changed since it was last synced, or a sealed segment waits."""
         return self._folder_dirty or bool(self._unflushed)
+
+    @property
+    def _folder_dirty(self) -> bool:
+        return self._folder_synced < self._folder_changes
 
     @property
     def sealed_waiting(self) -> int:
@@ -167,7 +172,7 @@ class LogSegments:
         )
         if not self._segments:
             self.add(0)
-        self._folder_dirty = True
+        self._folder_changes += 1
         return result
 
     def _segment(self, base_offset: int) -> Segment:
@@ -180,7 +185,7 @@ class LogSegments:
         segment = self._segment(base_offset)
         segment.create()
         self._segments.append(segment)
-        self._folder_dirty = True
+        self._folder_changes += 1
 
     def release_all(self) -> None:
         """Close every file of this log, and tell readers so."""
@@ -253,12 +258,12 @@ class LogSegments:
 
     def begin_flush(self) -> LogFlush:
         """Begin a flush of all content; `run` it on any thread, then `end_flush` on this one."""
-        self._folder_dirty = False
         return LogFlush(
             folder=self._folder,
             parts=(*self._unflushed, self._part(self._segments[-1])),
             end_offset=self._segments[-1].end_offset,
             changes=self.changes,
+            folder_changes=self._folder_changes,
         )
 
     def end_flush(self, flush: LogFlush) -> bool:
@@ -266,10 +271,11 @@ class LogSegments:
 
         What it wrote beside a segment that was set aside meanwhile goes.
         """
+        self._folder_synced = max(self._folder_synced, flush.folder_changes)
         if flush.changes != self.changes:
             for part in flush.parts:
                 part.segment.remove_side_files()
-            self._folder_dirty = True
+            self._folder_changes += 1
             return False
         for part in flush.parts[:-1]:
             part.segment.release()
@@ -279,14 +285,22 @@ class LogSegments:
         self._unflushed = [part for part in self._unflushed if part not in flush.parts]
         return True
 
-    def sync(self) -> None:
-        """Make all content durable here and now; summaries come with the next flush."""
-        for part in self._unflushed:
-            part.sync()
-        self._segments[-1].sync()
-        if self._folder_dirty:
-            sync_folder(self._folder)
-            self._folder_dirty = False
+    def begin_sync(self) -> LogSync:
+        """Begin to bring all content to disk; summaries come with the next flush."""
+        files = (*(part.file for part in self._unflushed), self._segments[-1].open_file())
+        return LogSync(
+            folder=self._folder if self._folder_dirty else None,
+            files=files,
+            end_offset=self._segments[-1].end_offset,
+            changes=self.changes,
+            folder_changes=self._folder_changes,
+        )
+
+    def end_sync(self, sync: LogSync) -> bool:
+        """Take a sync that has run; False if a cut voids it."""
+        if sync.folder is not None:
+            self._folder_synced = max(self._folder_synced, sync.folder_changes)
+        return sync.changes == self.changes
 
     def producers_up_to(self, offset: int) -> ProducerRebuild:
         """Begin to make the producer state at an offset anew, which is the end of the log."""
@@ -327,7 +341,7 @@ class LogSegments:
         if self._segments:
             self._segments[-1].activate()
             self._segments[-1].remove_side_files()
-        self._folder_dirty = True
+        self._folder_changes += 1
         sealed = self._segments[:-1]
         self._unflushed = [part for part in self._unflushed if part.segment in sealed]
         self._sealed_bytes = sum(segment.size_bytes for segment in self._segments[:-1])
@@ -363,7 +377,7 @@ class LogSegments:
             segment = self._segments.pop(0)
             self._unflushed = [part for part in self._unflushed if part.segment is not segment]
             self._sealed_bytes -= segment.size_bytes
-            self._folder_dirty = True
+            self._folder_changes += 1
             files.append(segment.set_aside())
         return files
 

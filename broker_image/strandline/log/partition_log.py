@@ -2,7 +2,8 @@
 
 Called by `runtime` on its event loop: calls are synchronous and short, and one thread makes them
 all. What other threads do is begun and ended there: `part` and `finish_read`, `begin_flush` and
-`end_flush`, `rebuild` and `end_rebuild`. The caller decides what to append and where to cut.
+`end_flush`, `begin_sync` and `end_sync`, `rebuild` and `end_rebuild`. The caller decides what to
+append and where to cut.
 
 Invariants: batches are contiguous from log start to log end; leader epochs never fall;
 `recovery_point <= log_end_offset`, and everything below it was fsynced. After one failed write or
@@ -33,7 +34,7 @@ from strandline.model import EpochStart, LeaderEpoch, TopicSettings
 from .batch_history import BatchHistory
 from .checkpoint import FIRST_START
 from .files import disk_failed, is_full, sync_folder
-from .log_flush import LogFlush, ProducerRebuild
+from .log_flush import LogFlush, LogSync, ProducerRebuild
 from .log_segments import LogEnvironment, LogSegments
 from .log_validation import LogValidation
 from .partition_folder import (
@@ -191,8 +192,8 @@ class PartitionLog(ReadableLog):
 
     @property
     def flushes_every_append(self) -> bool:
-        """Whether the present settings bring each append to disk before it returns."""
-        return self._settings.flush_messages == 1
+        """Whether the present settings want each append on disk before it counts."""
+        return self._settings.flushes_every_append
 
     def check_client_batch(self, batch: ClientBatch, *, codec_max: int) -> None:
         """Check a client's batch, also against this topic's settings; ProtocolError if refused."""
@@ -223,7 +224,6 @@ class PartitionLog(ReadableLog):
         header = batch.header._replace(base_offset=base_offset, leader_epoch=leader_epoch)
         check_follows(header, self.log_end_offset, self._history.last_epoch, self.tp)
         self._append(stamp(header, batch.buffer), [header])
-        self._flush_if_due()
 
     def append_as_follower(self, batches: FetchedBatches, *, batch_count: int) -> None:
         """Append the first batch_count batches of a response as the leader sent them.
@@ -241,7 +241,6 @@ class PartitionLog(ReadableLog):
         ):
             self._append([view[start : start + size]], part)
             start += size
-        self._flush_if_due()
 
     def _append(self, buffers: Sequence[Buffer], batches: Sequence[BatchHeader]) -> None:
         """Write, then note the batches: the state in memory never precedes the disk."""
@@ -257,22 +256,39 @@ class PartitionLog(ReadableLog):
         for header in batches:
             self._history.note(header)
 
-    def _flush_if_due(self) -> None:
-        if self.log_end_offset - self._recovery_point >= self._settings.flush_messages:
-            self.flush()
-
     def flush(self) -> None:
-        """Make everything appended durable, then move the recovery point to the log end."""
-        self._refuse_if_failed()
-        if self._recovery_point == self.log_end_offset and not self._segments.dirty:
+        """Make everything appended durable here and now, the recovery point included."""
+        if (sync := self.begin_sync()) is None:
             return
         begun = time.perf_counter()
         try:
-            self._segments.sync()
+            sync.run()
         except OSError as error:
             raise self._fail("fsync", error) from error
         self._environment.on_flush(time.perf_counter() - begun)
-        self._recovery_point = self.log_end_offset
+        self.end_sync(sync)
+
+    @property
+    def is_sync_due(self) -> bool:
+        """Whether so many records are not known to be on disk that `flush.messages` wants them."""
+        return self.log_end_offset - self._recovery_point >= self._settings.flush_messages
+
+    def begin_sync(self) -> LogSync | None:
+        """Begin an fsync off this thread: `run` it on any thread, then `end_sync` on this one.
+
+        Returns: None if all is on disk
+        """
+        self._refuse_if_failed()
+        if self._recovery_point == self.log_end_offset and not self._segments.dirty:
+            return None
+        return self._segments.begin_sync()
+
+    def end_sync(self, sync: LogSync) -> bool:
+        """Move the recovery point to where a sync that has run began; False if a cut voids it."""
+        is_valid = self._segments.end_sync(sync)
+        if is_valid:
+            self._recovery_point = max(self._recovery_point, sync.end_offset)
+        return is_valid
 
     @property
     def sealed_waiting(self) -> int:

@@ -27,7 +27,7 @@ from strandline.errors import CorruptBatch
 from strandline.model import EpochStart
 
 from .batch_scan import ScanEnd, Window, check_batches, headers
-from .files import FILE_MODE, is_full, replace_file, sync_data, write_all
+from .files import FILE_MODE, is_full, replace_file, write_all
 from .index import RELATIVE_MAX, OffsetIndex
 from .producer_state import ProducerState
 from .record_batch import HEADER_BYTES, BatchHeader
@@ -300,11 +300,6 @@ class Segment:
         self.release()
         self.remove_side_files()
         return self.path.rename(self.path.with_name(self.path.name + SET_ASIDE_SUFFIX))
-
-    def sync(self) -> None:
-        """Make the content durable; a segment that is not open for writing is durable already."""
-        if self._writer is not None:
-            sync_data(self._writer.fd)
 
     def open_file(self) -> OpenFile:
         """Return the open file; a reader keeps it until it has read."""

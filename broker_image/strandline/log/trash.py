@@ -62,6 +62,10 @@ class Trash:
         self.size_bytes = 0
         """Bytes kept, as of the last `clean`."""
 
+    def change_limits(self, limits: TrashLimits) -> None:
+        """Keep for another time or size; a `clean` in another thread reads them for each log."""
+        self._limits = limits
+
     def put(self, folders: list[Path], *, now_ms: int) -> None:
         """Move the folders of logs here, durably on return; a missing folder is passed over."""
         self.folder.mkdir(exist_ok=True)

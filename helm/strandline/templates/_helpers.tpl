@@ -79,3 +79,12 @@ capabilities: {drop: [ALL]}
 {{- $sentence := printf "%s.image.repository is empty: set it to where your nodes get the image, as in --set %s.image.repository=registry.example.com/strandline-%s" (last .) (last .) (last .) }}
 {{- required $sentence $values.image.repository }}:{{ $values.image.tag | default (first .).Chart.AppVersion }}
 {{- end }}
+
+{{- /* The image of each version that a BrokerCluster may have: the chart's own one, and broker.versions. */ -}}
+{{- define "strandline.brokerImages" -}}
+{{- $own := .Chart.AppVersion }}
+{{- if hasKey .Values.broker.versions $own }}
+{{- fail (printf "broker.versions holds %s, which is the version of this chart: its image is broker.image" $own) }}
+{{- end }}
+{{- merge (dict $own (include "strandline.image" (list . "broker"))) .Values.broker.versions | toJson }}
+{{- end }}

@@ -23,6 +23,7 @@ from strandline.core.events import (
     Event,
     LeaderAndIsrReceived,
     LogDirectoryLost,
+    LogFlushed,
     LogStartPersisted,
     StatePersisted,
     Ticked,
@@ -121,6 +122,7 @@ class Node:
             on_log_start_persisted=lambda tp, offset: self._driver.submit(
                 LogStartPersisted(tp=tp, offset=offset)
             ),
+            on_log_flushed=lambda tp, offset: self._driver.submit(LogFlushed(tp=tp, offset=offset)),
             on_trash_changed=lambda _trashed: None,
             on_failure=lambda error: self._driver.submit(self._lose_directory(error)),
         )

@@ -35,6 +35,8 @@ from strandline.model import (
 )
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.process.registration import Registrar
+from strandline.runtime.process.registration_news import RegistrationNews
+from strandline.runtime.process.running_settings import RunningSettings
 from strandline.runtime.storage.loaded_store import LoadedStore, load_store
 from strandline.start_decision import FoundOnDisk, StartEvidence
 from tests.log.support.logs import SMALL_INDEX, TP, Workshop, fill
@@ -161,6 +163,7 @@ def start(directory: DataDirectory, cluster: Cluster, *, boot_id: str) -> None:
         endpoints=(),
         software_version="",
         load=load,
+        settings=RunningSettings(CONFIG, RegistrationNews()),
     )
     registered = asyncio.run(registrar.register())
     directory.remove_clean_shutdown_marker()

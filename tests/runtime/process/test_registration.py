@@ -280,6 +280,12 @@ def test_a_start_claims_what_it_can_prove(
     ) == expected
 
 
+def test_a_power_cut_leaves_a_tail_whose_bytes_nothing_proves() -> None:
+    clean = {each for each in StartEvidence if each.clean}
+    assert {each for each in clean if not each.proves_every_byte} == {StartEvidence.FLUSHED}
+    assert not any(each.proves_every_byte for each in set(StartEvidence) - clean)
+
+
 def test_every_broker_killed_on_one_boot_keeps_its_entries() -> None:
     """All brokers die and return: every ISR entry has an older broker epoch, and must count."""
     stored = registration(epoch=5, clean_since=2)

@@ -62,6 +62,7 @@ class Opened:
         self.persisted: list[int] = []
         self.failures: list[StorageError] = []
         self.log_starts: list[tuple[TopicPartition, int]] = []
+        self.flushed: list[tuple[TopicPartition, int]] = []
         self.trashed: list[tuple[TrashedReplica, ...]] = []
         state = BrokerState()
         if (folder / "broker-state").exists():
@@ -82,6 +83,7 @@ class Opened:
             wall_time_us=lambda: self.now_ms * 1000,
             on_persisted=self.persisted.append,
             on_log_start_persisted=lambda tp, offset: self.log_starts.append((tp, offset)),
+            on_log_flushed=lambda tp, offset: self.flushed.append((tp, offset)),
             on_trash_changed=self.trashed.append,
             on_failure=self.failures.append,
         )

@@ -65,6 +65,18 @@ def test_clients_fill_a_volume_up_to_the_bound_and_followers_half_of_the_rest(
     assert not space.admit_from_leader(3 * MIB + 1)
 
 
+def test_another_bound_holds_at_once_in_both_directions(volume: Volume) -> None:
+    space = volume.space
+    volume.fill_to(10 * MIB)
+    volume.wait()
+    assert space.admit_from_client(1)
+    space.change_fill_max(0.4)
+    assert (space.is_full, volume.changes) == (True, [True])
+    assert not space.admit_from_client(1)
+    space.change_fill_max(FILL_MAX)
+    assert (space.is_full, volume.changes) == (False, [True, False])
+
+
 def test_what_was_admitted_counts_once_it_is_written(volume: Volume) -> None:
     """A batch that the core refuses afterwards takes no room from the next one."""
     space = volume.space

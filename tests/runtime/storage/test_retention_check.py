@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from .opened import TP, Opened, with_store
 WRITTEN_MS = 1_700_000_000_000
 """The timestamp of the records."""
 KEPT_MS = 3_600_000
+DAY_MS = 86_400_000
 BY_AGE = TopicSettings(segment_bytes=300, retention_ms=KEPT_MS, file_delete_delay_ms=0)
 
 
@@ -169,5 +171,18 @@ def test_a_topic_without_a_retention_keeps_everything(tmp_path: Path, at_ms: int
         await checked.look(at_ms=at_ms)
         assert checked.submitted == []
         assert checked.one.store.logs[TP].log_start_offset == 0
+
+    with_check(tmp_path, scenario)
+
+
+def test_another_interval_causes_a_look_at_once(tmp_path: Path) -> None:
+    async def scenario(checked: Checked) -> None:
+        await checked.host(BY_AGE)
+        checked.produce(5)
+        checked.clock.ms = WRITTEN_MS + KEPT_MS + 1
+        checked.check.change_interval(DAY_MS)
+        looking = asyncio.create_task(checked.check.run())
+        await checked.one.until(lambda: bool(checked.submitted), "a look long before its time")
+        looking.cancel()
 
     with_check(tmp_path, scenario)

@@ -83,6 +83,7 @@ class Broker:
         )
         effects: list[Effect] = []
         for partition, disk in sorted(self.disks.items()):
+            disk.sync = None
             if disk.exists:
                 effects += self.step(ReplicaLoaded(hosted=disk.hosted(partition)), now_ms)
         return effects
@@ -129,13 +130,15 @@ class Broker:
                 disk = self.disk_of(effect.tp)
                 disk.exists = True
                 disk.settings = settings
+                disk.begin_sync()
             case DeleteReplica():
                 self.trash[effect.tp] = self.disk_of(effect.tp), self._now_ms
                 self.disks[effect.tp] = Disk()
             case AppendAsLeader() | AppendAsFollower():
                 self._append(effect)
+                self.disk_of(effect.tp).begin_sync()
             case TruncateTo(offset=offset):
-                del self.disk_of(effect.tp).log[offset:]
+                self.disk_of(effect.tp).truncate_to(offset)
             case RestartLogAt(offset=offset):
                 self.disk_of(effect.tp).restart_at(offset)
             case DeleteSegmentsBelow(offset=offset):

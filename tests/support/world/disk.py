@@ -33,7 +33,8 @@ class Disk:
     """What outlives a process of one partition: log, files, its part of the state file.
 
     log[n] is the record at offset n; DELETED where a segment is deleted. log_start_offset is what
-    the checkpoint says: records below it may not be deleted yet.
+    the checkpoint says: records below it may not be deleted yet. cuts counts what overtakes a sync;
+    sync is the one that runs, as the end of the log and the cuts at its beginning.
     """
 
     exists: bool = False
@@ -45,6 +46,28 @@ class Disk:
     leader_epoch: LeaderEpoch = LeaderEpoch(-1)
     partition_epoch: PartitionEpoch = PartitionEpoch(-1)
     isr: tuple[IsrEntry, ...] = ()
+    cuts: int = 0
+    sync: tuple[int, int] | None = None
+
+    def begin_sync(self) -> None:
+        """Begin to bring all of the log to disk if its topic wants that, unless a sync runs."""
+        if self.settings.flushes_every_append and self.sync is None:
+            self.sync = len(self.log), self.cuts
+
+    def end_sync(self) -> int | None:
+        """End the sync that runs, begin another one if due; None if a cut has overtaken it."""
+        if self.sync is None:
+            raise AssertionError("no sync runs")
+        (end, cuts), self.sync = self.sync, None
+        is_overtaken = cuts != self.cuts
+        if is_overtaken or end < len(self.log):
+            self.begin_sync()
+        return None if is_overtaken else end
+
+    def truncate_to(self, offset: int) -> None:
+        """Keep the records below an offset."""
+        self.cuts += 1
+        del self.log[offset:]
 
     def cut(self, keep: int) -> None:
         """Lose the records from offset `keep` on, as in a crash of the machine."""
@@ -64,6 +87,7 @@ class Disk:
 
     def restart_at(self, offset: int) -> None:
         """Delete all records; the next record has this offset."""
+        self.cuts += 1
         self.log = [DELETED] * offset
         self.log_start_offset = offset
 

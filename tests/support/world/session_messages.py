@@ -26,7 +26,7 @@ from strandline.core.events import (
     StopReplicaReceived,
 )
 from strandline.core.views import PartitionView
-from strandline.model import NO_EPOCH, TrashedReplica
+from strandline.model import TrashedReplica
 
 from .broker import Broker
 from .values import NAME
@@ -135,7 +135,7 @@ def _hosted(view: PartitionView) -> HostedReplica:
         partition_epoch=view.partition_epoch,
         accepted_leader_epoch=view.accepted_leader_epoch,
         accepted_partition_epoch=view.accepted_partition_epoch,
-        last_epoch=view.epochs[-1].leader_epoch if view.epochs else NO_EPOCH,
+        last_epoch=view.last_epoch,
         term_epoch=view.term.leader_epoch,
         led_by=view.term.led_by,
         led_as=view.term.led_as,

@@ -50,7 +50,11 @@ class CoreNoticeReporter:
     def report(self, notice: core_notices.Notice) -> None:
         """Log and count one fact."""
         match notice:
-            case core_notices.HighWatermarkAdvanced() | core_notices.LowWatermarkAdvanced():
+            case (
+                core_notices.DurableEndAdvanced()
+                | core_notices.HighWatermarkAdvanced()
+                | core_notices.LowWatermarkAdvanced()
+            ):
                 return
             case core_notices.RequestExpired():
                 expired = self._metrics.counter(names.PURGATORY_EXPIRED_TOTAL)

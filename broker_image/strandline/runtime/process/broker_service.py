@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack
 import grpc.aio
 
 from strandline import component_settings, names
+from strandline.config.broker import BrokerConfig
 from strandline.controller.controller import Controller
 from strandline.controller.events import ControllerEvent, StopRequested
 from strandline.controller.store_events import ControllerEpochSeen
@@ -31,6 +32,7 @@ from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core.events import Event as CoreEvent
 from strandline.core.events import (
     LogDirectoryLost,
+    LogFlushed,
     LogStartPersisted,
     ReplicaLoaded,
     StatePersisted,
@@ -102,27 +104,14 @@ class BrokerService:
             component_settings.core(context.config.timing, context.config.replication),
             controller_epoch=loaded.state.controller_epoch,
         )
-        self._store = ReplicaStore(
-            loaded,
-            config=context.config.storage,
-            wall_time_us=context.clock.wall_time_us,
-            on_persisted=self._on_persisted,
-            on_log_start_persisted=self._on_log_start_persisted,
-            on_trash_changed=self._on_trash_changed,
-            on_failure=self._on_store_failed,
-        )
+        self._store = self._make_store()
         self._restorer = TrashRestorer(
             self._store,
             step_replicas=self._step_replicas,
             on_done=self._on_restore_done,
             on_failure=self._on_store_failed,
         )
-        self._space = DiskSpace(
-            self._store.root,
-            fill_max=context.config.storage.fill_max,
-            now_ms=context.clock.now_ms,
-            on_change=self._on_volume_changed,
-        )
+        self._space = self._make_space()
         self._sessions = SessionServer(
             registration.broker_id, context.config.grpc, on_event=self._step_controller
         )
@@ -131,6 +120,7 @@ class BrokerService:
         self._session_shell = self._make_session_shell()
         self._broker_api = self._make_broker_api()
         self._transport = self._make_transport()
+        self._retention = self._retention_check()
         self._full_state_applied = asyncio.Event()
         self._clients: KafkaListener | None = None
         self._clients_outside = ExternalListener(
@@ -148,6 +138,7 @@ class BrokerService:
 
     async def start(self) -> None:
         """Begin work."""
+        self._context.settings.follow(self._on_settings_changed)
         self._store.start()
         for hosted in self._loaded.found.hosted:
             self._core_shell.submit(ReplicaLoaded(hosted=hosted))
@@ -173,7 +164,7 @@ class BrokerService:
         self._tasks.begin(self._serve_clients())
         self._tasks.begin(log_silent_connections())
         self._tasks.begin(self._space.watch())
-        self._tasks.begin(self._retention_check().run())
+        self._tasks.begin(self._retention.run())
         self._tasks.begin(self._restorer.run())
 
     def ready(self) -> bool:
@@ -273,8 +264,17 @@ class BrokerService:
         self._session_shell.submit(VolumeChanged(is_full=is_full))
         self._context.news.tell(is_full=is_full)
 
+    def _on_settings_changed(self, config: BrokerConfig) -> None:
+        """Take over every setting that applies to running brokers."""
+        self._space.change_fill_max(config.storage.fill_max)
+        self._retention.change_interval(config.storage.retention_check_interval_ms)
+        self._store.change_trash_limits(config.storage)
+
     def _on_log_start_persisted(self, tp: TopicPartition, offset: int) -> None:
         self._step_replicas(LogStartPersisted(tp=tp, offset=offset))
+
+    def _on_log_flushed(self, tp: TopicPartition, offset: int) -> None:
+        self._step_replicas(LogFlushed(tp=tp, offset=offset))
 
     def _on_trash_changed(self, trashed: tuple[TrashedReplica, ...]) -> None:
         self._session_shell.submit(TrashChanged(trashed=trashed))
@@ -294,6 +294,18 @@ class BrokerService:
         violations = self._context.metrics.counter(names.INVARIANT_VIOLATIONS_TOTAL)
         violations.labels(violation.promise).inc()
         self._context.fail(violation)
+
+    def _make_store(self) -> ReplicaStore:
+        return ReplicaStore(
+            self._loaded,
+            config=self._context.settings.config.storage,
+            wall_time_us=self._context.clock.wall_time_us,
+            on_persisted=self._on_persisted,
+            on_log_start_persisted=self._on_log_start_persisted,
+            on_log_flushed=self._on_log_flushed,
+            on_trash_changed=self._on_trash_changed,
+            on_failure=self._on_store_failed,
+        )
 
     def _make_controller(self) -> Controller:
         own = self._registration
@@ -374,7 +386,15 @@ class BrokerService:
             clock=self._context.clock,
             submit=self._step_replicas,
             on_failure=self._on_store_failed,
-            interval_ms=self._context.config.storage.retention_check_interval_ms,
+            interval_ms=self._context.settings.config.storage.retention_check_interval_ms,
+        )
+
+    def _make_space(self) -> DiskSpace:
+        return DiskSpace(
+            self._store.root,
+            fill_max=self._context.settings.config.storage.fill_max,
+            now_ms=self._context.clock.now_ms,
+            on_change=self._on_volume_changed,
         )
 
     def _make_transport(self) -> ReplicationTransport:

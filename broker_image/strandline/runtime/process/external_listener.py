@@ -18,7 +18,7 @@ from strandline.kube.waiting import Pauses, WaitingReport
 from strandline.log_fields import fields
 from strandline.model import EXTERNAL_LISTENER, AdvertisedAddress, Endpoint
 
-from .registration_watch import RegistrationNews, WantedAddress
+from .registration_news import RegistrationNews, WantedAddress
 
 _log = logging.getLogger(__name__)
 

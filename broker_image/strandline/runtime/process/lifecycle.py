@@ -57,7 +57,9 @@ from strandline.start_decision import FoundOnDisk, StartEvidence
 
 from .failure_record import record_failure
 from .registration import Registered, Registrar
-from .registration_watch import RegistrationNews, RegistrationWatch, WantedAddress
+from .registration_news import RegistrationNews, WantedAddress
+from .registration_watch import RegistrationWatch
+from .running_settings import RunningSettings
 
 FIELD_MANAGER: Final = "strandline-broker"
 INCARNATION_NONCE_BYTES: Final = 4
@@ -96,6 +98,8 @@ class Context:
     """Ends the process with status 1, without a clean-shutdown marker."""
     open_external_socket: Callable[[], socket.socket]
     """Binds the port for clients outside; ConfigError if it is taken."""
+    settings: RunningSettings
+    """What the broker works with now; `config` is what it was started with."""
     news: RegistrationNews = field(default_factory=RegistrationNews)
     """What the service knows and the registration says."""
     wanted: WantedAddress = field(default_factory=WantedAddress)
@@ -258,8 +262,11 @@ class BrokerProcess:
     ) -> Context:
         kubernetes, identity = self._config.kubernetes, self._config.identity
         alive = self._metrics.watch_alive
+        news = RegistrationNews()
         return Context(
             config=self._config,
+            settings=RunningSettings(self._config, news),
+            news=news,
             clock=self._clock,
             metrics=self._metrics,
             store=ClusterStore(
@@ -291,7 +298,7 @@ class BrokerProcess:
                 directory,
                 state,
                 environment,
-                clean=evidence.clean,
+                clean=evidence.proves_every_byte,
                 before_loss=before_loss,
             )
 
@@ -308,6 +315,7 @@ class BrokerProcess:
             ),
             software_version=_software_version(),
             load=load,
+            settings=context.settings,
         )
 
     def _is_ready(self) -> bool:
@@ -332,6 +340,7 @@ class BrokerProcess:
             registered=registered,
             news=context.news,
             wanted=context.wanted,
+            settings=context.settings,
         )
         watching = asyncio.create_task(registration_watch.run())
         try:

@@ -30,6 +30,8 @@ from strandline.start_decision import (
     may_trust_fsync,
 )
 
+from .running_settings import RunningSettings
+
 PROTOCOL_VERSION: Final = 1
 
 
@@ -56,6 +58,7 @@ class Registrar:
     endpoints: tuple[Endpoint, ...]
     software_version: str
     load: Callable[[StartEvidence, Callable[[], None]], Awaitable[LoadedStore]]
+    settings: RunningSettings
     _loaded: LoadedStore | None = field(default=None, init=False)
     _decision: StartDecision | None = field(default=None, init=False)
     _loss_found: bool = field(default=False, init=False)
@@ -104,7 +107,7 @@ class Registrar:
         if may_trust_fsync(self.disk, stored, decision.evidence):
             # Before the registration: a power cut between the two then takes no evidence away.
             await asyncio.to_thread(self.directory.write_flushed_mark, decision.broker_epoch)
-        registration = self._registration(decision)
+        registration = self.settings.registered(found, self._registration(decision))
         written = await self.store.put_broker_status(found, registration)
         return Registered(
             stored=written,

@@ -3,7 +3,8 @@
 Made by `lifecycle`. It decides nothing about leadership: losing contact with the API server
 changes nothing; another process's registration ends this process. It also says there whether the
 volume is full, for people and the operator (ADR 0023), and at which address clients outside find
-the broker, which it learns from the same object (ADR 0045).
+the broker (ADR 0045) and with which settings it works (ADR 0056), which it learns from the same
+object.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
@@ -20,16 +20,12 @@ from strandline.errors import CoordinationError, RegistrationSuperseded
 from strandline.kube.cluster_store import ClusterStore
 from strandline.kube.waiting import Pauses, WaitingReport
 from strandline.log_fields import fields
-from strandline.model import (
-    EXTERNAL_LISTENER,
-    AdvertisedAddress,
-    Endpoint,
-    Registration,
-    StoredBroker,
-)
+from strandline.model import Registration, StoredBroker
 from strandline.runtime.event_loop.begun_tasks import end_all
 
 from .registration import Registered
+from .registration_news import RegistrationNews, WantedAddress
+from .running_settings import RunningSettings
 
 _log = logging.getLogger(__name__)
 
@@ -57,59 +53,6 @@ def judge_registration(own: Registration, stored: Registration | None) -> Regist
     return RegistrationVerdict.ANOTHERS
 
 
-@dataclass(slots=True, kw_only=True)
-class RegistrationNews:
-    """What a registration says beside the start: a full volume, the address for clients outside.
-
-    `tell` and `advertise` change it, and the registration follows.
-    """
-
-    is_full: bool = False
-    external: Endpoint | None = None
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def tell(self, *, is_full: bool) -> None:
-        """Take what the volume is now."""
-        if is_full != self.is_full:
-            self.is_full = is_full
-            self.changed.set()
-
-    def advertise(self, external: Endpoint | None) -> None:
-        """Take the address at which clients outside are served now, None for none."""
-        if external != self.external:
-            self.external = external
-            self.changed.set()
-
-    def added_to(self, registration: Registration) -> Registration:
-        """Return a registration with these news instead of its own."""
-        inside = (each for each in registration.endpoints if each.listener != EXTERNAL_LISTENER)
-        outside = () if self.external is None else (self.external,)
-        return replace(registration, volume_full=self.is_full, endpoints=(*inside, *outside))
-
-
-@dataclass(slots=True, kw_only=True)
-class WantedAddress:
-    """What the Broker object wants this broker to advertise outside, None for nothing."""
-
-    address: AdvertisedAddress | None = None
-    _changed: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-
-    def tell(self, address: AdvertisedAddress | None) -> None:
-        """Take what the object says now."""
-        if address != self.address:
-            self.address = address
-            self._changed.set()
-
-    def take(self) -> AdvertisedAddress | None:
-        """Return what the object says now; `change` waits for another."""
-        self._changed.clear()
-        return self.address
-
-    async def change(self) -> None:
-        """Wait until the address changes, or return if it did since it was taken."""
-        await self._changed.wait()
-
-
 class RegistrationWatch:
     """Keeps the registration in the Broker object, and ends the process if it is another's."""
 
@@ -121,11 +64,13 @@ class RegistrationWatch:
         registered: Registered,
         news: RegistrationNews,
         wanted: WantedAddress,
+        settings: RunningSettings,
     ) -> None:
         self._config = config.kubernetes
         self._news = news
         self._wanted = wanted
-        wanted.tell(registered.stored.external)
+        self._settings = settings
+        self._follow(registered.stored)
         self._pod_name = config.identity.pod_name
         self._store = store
         self._own = registered.registration
@@ -147,8 +92,7 @@ class RegistrationWatch:
         """Write what changed, not too often."""
         report, pauses = WaitingReport(self._config), Pauses(self._config)
         while True:
-            await self._news.changed.wait()
-            self._news.changed.clear()
+            await self._news.change()
             while (cause := await self._news_not_reported()) is not None:
                 report.waiting_for("report of volume and address", cause)
                 await pauses.pause()
@@ -196,7 +140,12 @@ class RegistrationWatch:
                 if judge_registration(self._own, seen) is not RegistrationVerdict.OURS:
                     return
                 if change.value is not None:
-                    self._wanted.tell(change.value.external)
+                    self._follow(change.value)
+
+    def _follow(self, stored: StoredBroker) -> None:
+        """Take what the operator wants of the running broker."""
+        self._wanted.tell(stored.external)
+        self._settings.tell(stored.settings)
 
     async def _confirmed(self) -> bool:
         """Read the Broker object with quorum and act on the verdict.
@@ -223,7 +172,7 @@ class RegistrationWatch:
             self._report.waiting_for("own Broker object", error)
             return False
         self._version = listed.resource_version
-        self._wanted.tell(found.external)
+        self._follow(found)
         return True
 
     async def _write_back(self, found: StoredBroker) -> None:

@@ -69,6 +69,11 @@ class DiskSpace:
         self._read()
         self.is_full = self.free_bytes < self._kept_from_clients
 
+    def change_fill_max(self, fill_max: float) -> None:
+        """Judge the volume by another bound from now on."""
+        self._unused_fraction = 1 - fill_max
+        self._look()
+
     @property
     def fills_in_seconds(self) -> float:
         """When clients will be refused at the present rate; inf if nothing says that they will."""

@@ -1,7 +1,8 @@
 """Brings logs to disk off the event loop, and makes the producer states of cut logs anew.
 
 Run by `ReplicaStore` as two of its tasks. A log is flushed soon after each roll, and every
-`log.flush.offset.checkpoint.interval.ms` if it was written (ADR 0025).
+`log.flush.offset.checkpoint.interval.ms` if it was written (ADR 0025). What `flush.messages` asks
+for is done by `LogSyncs`.
 """
 
 from __future__ import annotations
@@ -11,18 +12,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from strandline.errors import CorruptBatch, LogDirectoryFailed
+from strandline.errors import CorruptBatch, LogDirectoryFailed, StorageError
 from strandline.log.log_flush import LogFlush
 from strandline.log.partition_log import PartitionLog
 from strandline.model import TopicPartition
 
+from .log_syncs import SYNCS_AT_ONCE_MAX, LogSyncs
 from .store_threads import StoreThreads
 
 
 class LogFlusher:
     """Flushes the logs of a store.
 
-    on_flush gets the seconds of each flush; on_flushed follows a round that moved recovery points.
+    on_flush gets the seconds of each flush and sync; on_flushed follows a round that moved recovery
+    points. For on_log_flushed see `LogSyncs`.
     """
 
     def __init__(
@@ -33,6 +36,8 @@ class LogFlusher:
         interval_ms: int,
         on_flush: Callable[[float], None],
         on_flushed: Callable[[], None],
+        on_log_flushed: Callable[[TopicPartition, int], None],
+        on_failure: Callable[[StorageError], None],
     ) -> None:
         self._logs = logs
         self._threads = threads
@@ -44,8 +49,24 @@ class LogFlusher:
         self._flush_wake = asyncio.Event()
         self._rebuild_wake = asyncio.Event()
         self._stopping = False
+        self._syncs = LogSyncs(
+            logs,
+            threads.beside(SYNCS_AT_ONCE_MAX),
+            on_flush=on_flush,
+            on_log_flushed=on_log_flushed,
+            on_failure=on_failure,
+        )
+
+    def after_settings(self, tp: TopicPartition) -> None:
+        """Have a log synced if its topic now wants each append on disk."""
+        self._syncs.after_settings(tp)
 
     def after_append(self, tp: TopicPartition) -> None:
+        """Have a log synced if its topic wants that, and flushed if it has rolled."""
+        self._syncs.after_append(tp)
+        self.after_roll(tp)
+
+    def after_roll(self, tp: TopicPartition) -> None:
         """Have a log flushed if it has rolled."""
         if self._logs[tp].sealed_waiting:
             self._flush_due.add(tp)
@@ -62,6 +83,10 @@ class LogFlusher:
         self._stopping = True
         self._flush_wake.set()
         self._rebuild_wake.set()
+
+    async def close(self) -> None:
+        """Let the syncs that run end."""
+        await self._syncs.close()
 
     async def flush_from_time_to_time(self) -> None:
         """Flush the logs that rolled, and at each interval those that were written."""

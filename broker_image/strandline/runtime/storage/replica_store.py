@@ -7,7 +7,8 @@ renames or removes more than the files of one segment, run on the threads of bac
   new replicas, in this order, and then reports the tokens. All changes that queued meanwhile share
   the next round.
 - the checkpoint task writes high watermarks, recovery points, log starts and epochs.
-- the flush task brings logs to disk, at each roll and from time to time.
+- the flush task brings logs to disk, at each roll and from time to time; syncs of their own follow
+  appends where a topic wants that, see `LogSyncs`.
 - the rebuild task makes the producer states of logs anew that were cut.
 - the files of deleted segments wait for their removal, see `SetAsideFiles`.
 - the indexes that sealed segments lack are made anew, see `MissingIndexes`.
@@ -94,8 +95,8 @@ DiskEffect = (
 class ReplicaStore:
     """One data directory; on_persisted gets tokens in order, on_failure at most one error.
 
-    on_log_start_persisted gets each log start that the checkpoint holds, on_trash_changed what the
-    trash holds, after each change of it.
+    on_log_start_persisted gets each log start that the checkpoint holds, on_log_flushed how far a
+    log is on disk, on_trash_changed what the trash holds, after each change of it.
     """
 
     def __init__(
@@ -106,13 +107,12 @@ class ReplicaStore:
         wall_time_us: Callable[[], int],
         on_persisted: Callable[[int], None],
         on_log_start_persisted: Callable[[TopicPartition, int], None],
+        on_log_flushed: Callable[[TopicPartition, int], None],
         on_trash_changed: Callable[[tuple[TrashedReplica, ...]], None],
         on_failure: Callable[[StorageError], None],
     ) -> None:
-        self._directory = loaded.directory
-        self._environment = loaded.environment
-        self._on_persisted = on_persisted
-        self._on_failure = on_failure
+        self._directory, self._environment = loaded.directory, loaded.environment
+        self._on_persisted, self._on_failure = on_persisted, on_failure
         self._controller_epoch = loaded.state.controller_epoch
         self._persisted = dict(loaded.state.partitions)
         self._state_dirty = False
@@ -156,6 +156,8 @@ class ReplicaStore:
             interval_ms=config.flush_checkpoint_interval_ms,
             on_flush=loaded.environment.on_flush,
             on_flushed=self._checkpoints.on_flushed,
+            on_log_flushed=on_log_flushed,
+            on_failure=on_failure,
         )
 
     @property
@@ -167,6 +169,10 @@ class ReplicaStore:
     def trash_bytes(self) -> int:
         """Bytes of deleted logs, as of the last look at the trash."""
         return self._trash.size_bytes
+
+    def change_trash_limits(self, config: StorageConfig) -> None:
+        """Keep deleted logs for another time or size."""
+        self._trash.change_limits(config)
 
     def fail(self, error: StorageError) -> None:
         """Report an error that a reader of the logs met: it fails the directory like any other."""
@@ -240,10 +246,14 @@ class ReplicaStore:
                     "a replica's folder is made with its state", partition=str(effect.tp)
                 )
             self.logs[effect.tp] = self._made.pop(effect.tp)
-        self.logs[effect.tp].apply_settings(effect.settings)
+        log = self.logs[effect.tp]
+        log.apply_settings(effect.settings)
+        if log.recovery_point < log.log_end_offset:
+            self._log_to_append(effect.tp)  # what waited for the disk may count from now on
+        self._flusher.after_settings(effect.tp)
 
     def _log_to_append(self, tp: TopicPartition) -> PartitionLog:
-        """Return a log; before the first append without an fsync, the flushed mark goes."""
+        """Return a log; before the first append that counts without an fsync, the mark goes."""
         log = self.logs[tp]
         if self._directory.has_flushed_mark and not log.flushes_every_append:
             self._directory.remove_flushed_mark()
@@ -295,7 +305,7 @@ class ReplicaStore:
 
         Returns: whether some were deleted: then more may be left
         """
-        self._flusher.after_append(tp)
+        self._flusher.after_roll(tp)
         return self._delete_segments(tp, self._checkpoints.log_start_on_disk(tp))
 
     def _delete_segments(self, tp: TopicPartition, offset: int) -> bool:
@@ -456,6 +466,7 @@ class ReplicaStore:
         self._checkpoints.stop()
         self._state_wake.set()
         await asyncio.gather(*self._tasks)
+        await self._flusher.close()
         await self._write_state()
         self._checkpoints.set_high_watermarks(high_watermarks)
         await self._flusher.flush(sorted(self.logs))

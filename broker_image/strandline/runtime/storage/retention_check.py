@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from strandline.core.events import Event, RetentionReached
@@ -33,11 +34,20 @@ class RetentionCheck:
     on_failure: Callable[[StorageError], None]
     interval_ms: int
     _active_since: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict, init=False)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    def change_interval(self, interval_ms: int) -> None:
+        """Check soon, and then at another interval."""
+        if interval_ms != self.interval_ms:
+            self.interval_ms = interval_ms
+            self._wake.set()
 
     async def run(self) -> None:
         """Check all logs for ever."""
         while True:
-            await asyncio.sleep(self.interval_ms / 1000)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), self.interval_ms / 1000)
+            self._wake.clear()
             try:
                 await self.check_all()
             except StorageError as error:

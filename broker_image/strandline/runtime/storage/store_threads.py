@@ -21,9 +21,13 @@ BACKGROUND_TASKS = 6
 class StoreThreads:
     """Runs blocking calls of one data directory."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, count: int = BACKGROUND_TASKS) -> None:
         self._root = root
-        self._threads = ThreadPoolExecutor(BACKGROUND_TASKS, thread_name_prefix="replica-store")
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="replica-store")
+
+    def beside(self, count: int) -> StoreThreads:
+        """Return as many threads for a part whose calls would fill these."""
+        return StoreThreads(self._root, count=count)
 
     async def run(
         self,

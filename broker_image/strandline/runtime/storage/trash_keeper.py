@@ -44,13 +44,7 @@ class TrashKeeper:
         self._moving: dict[TopicPartition, TrashedReplica] = {}
         """Logs on their way into the trash or back: what is told never lacks them."""
         self._interval_seconds = config.trash_check_interval_ms / 1000
-        self._trash = Trash(
-            root,
-            TrashLimits(
-                retention_ms=config.trash_retention_ms,
-                retention_bytes=config.trash_retention_bytes,
-            ),
-        )
+        self._trash = Trash(root, _limits(config))
         self._will_tell = False
         self._lock = asyncio.Lock()
         self._looking = asyncio.Lock()
@@ -61,6 +55,11 @@ class TrashKeeper:
     def size_bytes(self) -> int:
         """Bytes of deleted logs, as of the last look at the trash."""
         return self._trash.size_bytes
+
+    def change_limits(self, config: StorageConfig) -> None:
+        """Keep for another time or size, and look soon."""
+        self._trash.change_limits(_limits(config))
+        self._wake.set()
 
     def stop(self) -> None:
         """Let `run` end soon."""
@@ -135,3 +134,9 @@ class TrashKeeper:
             self._moving[tp] = self._trashed[tp]
         async with self._lock:
             return await self._threads.run(self._trash.restore, tp)
+
+
+def _limits(config: StorageConfig) -> TrashLimits:
+    return TrashLimits(
+        retention_ms=config.trash_retention_ms, retention_bytes=config.trash_retention_bytes
+    )
