@@ -13,6 +13,7 @@ from typing import Any, Final
 from .broker_row_cases import BROKER_ROW, BROKER_ROW_BOUNDS, STORAGE_STATUS
 from .cluster_lists import CLUSTER_LISTS, CLUSTER_LISTS_BOUNDS
 from .listener_cases import EXTERNAL_LISTENER, LISTENER_BOUNDS, REGISTRATION_BOUNDS
+from .partition_cases import PARTITION_BOUNDS
 from .pod_cases import POD_BOUNDS, POD_SPEC, SPREAD_STATUS
 from .settings_cases import (
     RUNNING_SETTINGS,
@@ -402,6 +403,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
         **RUNNING_SETTINGS_BOUNDS,
     },
     "Partition": {
+        **PARTITION_BOUNDS,
         "spec.topicId": {
             "maxLength": (TOPIC_ID, TOPIC_ID + "0"),
             "pattern": (OTHER_TOPIC_ID, TOPIC_ID.replace("-", "_")),
@@ -414,9 +416,6 @@ BOUNDS: Final[dict[str, Bounds]] = {
                 Also(value=1000, others={"metadata.name": "orders-1000"}),
             ),
         },
-        "spec.replicas": {"minItems": ([1], []), "maxItems": (_NINE, _TEN)},
-        "spec.replicas[]": {"minimum": (0, -1), "maximum": (99, 100)},
-        "spec.electPreferredIn": {"minimum": (0, -1), "maximum": (_INT31, _INT31 + 1)},
         "spec.rebuildWithout": {
             "maxItems": (
                 Also(value=_NINE[1:], others={"spec.replicas": _NINE}),
@@ -454,8 +453,6 @@ BOUNDS: Final[dict[str, Bounds]] = {
             "minimum": (Also(value=0, others=_LED_BY_TWO), Also(value=-1, others=_LED_BY_TWO)),
             "maximum": (Also(value=99, others=_LED_BY_TWO), Also(value=100, others=_LED_BY_TWO)),
         },
-        "status.leaderEpoch": {"minimum": (0, -1), "maximum": (_INT31, _INT31 + 1)},
-        "status.partitionEpoch": {"minimum": (0, -1), "maximum": (_INT31, _INT31 + 1)},
         "status.isr": {
             "maxItems": (
                 Also(
@@ -490,14 +487,6 @@ BOUNDS: Final[dict[str, Bounds]] = {
                 [1] * 19,
             )
         },
-        "status.elrBrokerEpochs[]": {
-            "minimum": (1, 0),
-            "maximum": (_BROKER_EPOCH_MAX, _BROKER_EPOCH_MAX + 1),
-        },
-        "status.isrBrokerEpochs[]": {
-            "minimum": (1, 0),
-            "maximum": (_BROKER_EPOCH_MAX, _BROKER_EPOCH_MAX + 1),
-        },
         "status.minInsyncReplicas": {
             "minimum": (
                 Also(value=1, others=_NONE_ELIGIBLE),
@@ -506,7 +495,5 @@ BOUNDS: Final[dict[str, Bounds]] = {
             "maximum": (9, 10),
         },
         "status.controllerEpoch": {"minimum": (1, 0), "maximum": (_INT31, _INT31 + 1)},
-        "status.recovery": {"enum": ("Unclean", "Dirty")},
-        "status.reason": {"maxLength": ("r" * 1024, "r" * 1025)},
     },
 }
