@@ -221,7 +221,7 @@ def test_a_frozen_controller_that_leads_is_replaced_in_both_roles_when_its_lease
 
 
 def is_election(line: dict[str, Any], topic: str) -> bool:
-    return line["message"] == "leader elected" and line["topic_name"] == topic
+    return bool(line["message"] == "leader elected" and line["topic_name"] == topic)
 
 
 def test_a_lease_with_an_odd_epoch_annotation_stops_no_controller(group: BrokerGroup) -> None:

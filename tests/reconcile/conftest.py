@@ -162,9 +162,12 @@ class OperatorProcess:
         return items
 
     def wait_for(self, what: str, condition: Callable[[], Any], within_ms: int = 20_000) -> Any:
-        """Return the condition's first truthy result; a failure shows the end of the log."""
+        """Return the condition's first truthy result; a failure shows the end of the log.
+
+        A refused kubectl, or a field that an object does not have, counts as not yet.
+        """
         try:
-            return eventually(condition, within_ms, what, retry_on=(CommandError,))
+            return eventually(condition, within_ms, what, retry_on=(CommandError, KeyError))
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.log.read_text()[-6000:]}") from error
 

@@ -74,5 +74,6 @@ class AttendedGroup:
         return only
 
     def wait_for(self, condition: Any, what: str, within_ms: int = FAULT_LIMIT_MS) -> Any:
-        """Return the condition's first truthy result; a refused kubectl counts as not yet."""
-        return eventually(condition, within_ms, what, retry_on=(AssertionError, CommandError))
+        """Return the condition's first truthy result; a missing field counts as not yet."""
+        not_yet = (AssertionError, CommandError, KeyError)
+        return eventually(condition, within_ms, what, retry_on=not_yet)

@@ -118,7 +118,7 @@ class Installed:
             rolling = next(each for each in ready if each["type"] == "Rolling")
             return images == [image] * BROKERS and rolling["reason"] == "RollingDone"
 
-        eventually(is_so, within_ms, f"pods of {image}", retry_on=(CommandFailed,))
+        eventually(is_so, within_ms, f"pods of {image}", retry_on=(CommandFailed, KeyError))
         self.kubernetes.wait_ready("brokercluster/default", READY_LIMIT_SECONDS)
 
     def set_version(self, version: str) -> None:
