@@ -103,7 +103,7 @@ class PartitionState:
     leader_epoch with each change of leader. eligible_leaders (ELR) left the isr while it was
     going below min_insync_replicas: what is committed since, they have (ADR 0030). It is empty
     unless isr has fewer members than min_insync_replicas, and shares no broker with isr.
-    While the partition moves (ADR 0058), replicas has those that it had and those that it shall
+    While the partition moves (ADR 0057), replicas has those that it had and those that it shall
     have: it did not have adding_replicas before the move, and shall not keep removing_replicas.
     """
 
@@ -310,7 +310,7 @@ class TrashedReplica:
 class StoredPartition:
     """A Partition object: the operator's wish (assigned, recover) and the controller's state.
 
-    assigned are the replicas that the partition shall have; it moves to them (ADR 0058). state is
+    assigned are the replicas that the partition shall have; it moves to them (ADR 0057). state is
     None until a controller first wrote the status; the controller reads recover only while state
     is None (ADR 0004). rebuild_without names the brokers that a person told the controller not to
     wait for; elect_preferred_in is the leader epoch in which a person wants the first replica to be

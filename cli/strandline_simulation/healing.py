@@ -108,7 +108,7 @@ class Healing:
     def _is_for_a_person(self, tp: TopicPartition, state: PartitionState) -> bool:
         """Tell whether the last leader lost data or its log, and logs end in different epochs.
 
-        A log that was removed, and made again behind the fence, knows no leadership (ADR 0058).
+        A log that was removed, and made again behind the fence, knows no leadership (ADR 0057).
         """
         disks = [self._disks[broker_id] for broker_id in state.replicas]
         terms = [disk.persisted[tp].term for disk in disks if tp in disk.persisted]

@@ -149,7 +149,7 @@ class RecreatePartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovePartition:
-    """Write other replicas into a Partition's spec, if it is as it was seen (ADR 0058)."""
+    """Write other replicas into a Partition's spec, if it is as it was seen (ADR 0057)."""
 
     body: Object
     former: tuple[int, ...]

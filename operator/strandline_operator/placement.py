@@ -3,7 +3,7 @@
 The operator calls it when it creates Partition objects. A partition's replicas do not depend
 on how many partitions exist: partitions added later continue the spread, and a Partition object
 that is created again after a loss names the brokers that have its data (ADR 0009). A partition
-that moved elsewhere, or is resized, keeps its replicas as far as it can (ADR 0058).
+that moved elsewhere, or is resized, keeps its replicas as far as it can (ADR 0057).
 """
 
 from __future__ import annotations

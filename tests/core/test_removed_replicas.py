@@ -1,4 +1,4 @@
-"""A replica that a move removed: its log goes, and no late command takes that back (ADR 0058)."""
+"""A replica that a move removed: its log goes, and no late command takes that back (ADR 0057)."""
 
 from __future__ import annotations
 

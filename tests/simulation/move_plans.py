@@ -1,4 +1,4 @@
-"""Plans in which partitions move, and planted bugs of moves (ADR 0058).
+"""Plans in which partitions move, and planted bugs of moves (ADR 0057).
 
 As in `directed`, broker 0 hosts nothing and becomes the controller.
 """

@@ -22,7 +22,7 @@ def asked_about_lost(
 ) -> list[BrokerEntry | None]:
     """Return the brokers that may have data of a partition whose object is new, None for unknown.
 
-    Every registered broker may: the partition may have moved before (ADR 0058). A person may give
+    Every registered broker may: the partition may have moved before (ADR 0057). A person may give
     up those that the spec does not assign.
     """
     registered = (each for each, entry in brokers.items() if isinstance(entry, RegisteredBroker))

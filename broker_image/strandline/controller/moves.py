@@ -1,7 +1,7 @@
 """Which partitions move, so that few copy their records at once; and the logs that moves leave.
 
 `partition_reconciler` asks before a move begins, and at rest for logs of removed replicas. Nothing
-here is remembered beyond a controller: stored states and reports say it all (ADR 0058).
+here is remembered beyond a controller: stored states and reports say it all (ADR 0057).
 """
 
 from __future__ import annotations

@@ -285,7 +285,7 @@ def _taken_by(session: InSession, commands: Iterable[PartitionCommand]) -> list[
     """Return the commands for the replicas of a broker.
 
     A log that must come from its trash first is left out: the broker would make an empty one. So is
-    a state of before the log was removed, in which the broker could lead (ADR 0058).
+    a state of before the log was removed, in which the broker could lead (ADR 0057).
     """
     return [
         each

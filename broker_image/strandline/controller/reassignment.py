@@ -12,7 +12,7 @@ removed; O, the replicas as they were, is R without A.
 The controller may stop between any two writes: the next one begins with the stored state. A write
 that removes a replica raises the leader epoch, so that a removed broker's fetches count no more.
 The ISR never gets smaller than it was among O, unless T is smaller.
-Source: ADR 0058; KIP-455; Kafka ReplicationControlManager and PartitionReassignmentReplicas
+Source: ADR 0057; KIP-455; Kafka ReplicationControlManager and PartitionReassignmentReplicas
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def accepted_epochs(
     """Return the highest epochs that brokers are known to have accepted.
 
     A log was removed after every state in which its broker could be elected: if the stored one is
-    such a state, there was a later one (ADR 0058).
+    such a state, there was a later one (ADR 0057).
 
     Shape:   without_log have the partition's log in their trash alone, and got no state of it since
     """
@@ -181,7 +181,7 @@ def last_leader(
     """Return the leader of the last leadership that a broker accepted, None if it lost data since.
 
     None also if that leader is not present, or if no broker knows a leadership. A replica without
-    one was made behind the fence, or came back from a trash: its log was removed once (ADR 0058).
+    one was made behind the fence, or came back from a trash: its log was removed once (ADR 0057).
     """
     last = max(present.values(), key=lambda replica: replica.term_epoch)
     if lost_data(IsrEntry(broker_id=last.led_by, broker_epoch=last.led_as), brokers):
@@ -209,7 +209,7 @@ def fence(
     """Commit a fence above all that this controller knows, for all that may have data.
 
     The partition may have moved: beside the assigned brokers, those of the states that are known
-    and all that report a log are behind the fence, as replicas to be removed (ADR 0058).
+    and all that report a log are behind the fence, as replicas to be removed (ADR 0057).
     """
     known = known_epochs(inputs.hosted.values(), inputs.announced)
     announced = () if inputs.announced is None else inputs.announced.replicas

@@ -72,7 +72,7 @@ class ControllerTiming:
     preferred_leader_wait_ms: int
     """A preferred leader leads again after it could do so for this long; 0: when asked alone."""
     moves_at_once_max: int = 8
-    """Partitions that copy their records to added replicas at the same time (ADR 0058)."""
+    """Partitions that copy their records to added replicas at the same time (ADR 0057)."""
     strays_period_ms: int = 5_000
     """The controller tells of changed strays at most so often: one write for many changes."""
     deleted_topics_max: int = 500

@@ -229,7 +229,7 @@ class ControllerRequestQueue:
         return CheckedRequest(request=request, partition_errors=tuple(partition_errors))
 
     def _remove(self, tp: TopicPartition, removed_at: PartitionEpoch) -> ErrorCode:
-        """Forget a replica, unless a state after its removal was accepted (ADR 0058)."""
+        """Forget a replica, unless a state after its removal was accepted (ADR 0057)."""
         accepted = self._accepted.get(tp)
         if removed_at == TOPIC_DELETED:
             self._removed_at.pop(tp, None)

@@ -65,7 +65,7 @@ class LeaderAndIsrReceived:
 class StopReplicaReceived:
     """The controller wants these logs deleted: no topic with that uid exists any more.
 
-    Or the state of removed_at has no replica on this broker, which may know a later one (ADR 0058).
+    Or the state of removed_at has no replica on this broker, which may know a later one (ADR 0057).
     """
 
     request_id: int
