@@ -176,12 +176,26 @@ class Invariants:
             self._on_replicas(tp, old, new)
         self._check_candidates(tp)
         self._check_maximal_isr(tp)
+        if old is None and new.leader != NO_LEADER:
+            self._on_begun_anew(tp)
         if new.leader != NO_LEADER and (old is None or new.leader_epoch != old.leader_epoch):
             self.elections[tp] += 1
             if old is not None and new.leader in {e.broker_id for e in old.eligible_leaders}:
                 self.eligible_elections += 1
             trusted = (e.broker_id for e in new.candidates if self._disks[e.broker_id].covers(e))
             self._check_acknowledged(tp, trusted, all)
+
+    def _on_begun_anew(self, tp: TopicPartition) -> None:
+        """Forget the leaderships of a lost object that left nothing behind (ADR 0032).
+
+        No broker has the partition, so its epochs begin again at zero. That is two leaders of one
+        epoch unless nothing was ever committed, and the former leader's process and log are gone.
+        """
+        if self.committed[tp].values:
+            return
+        for key, leader in list(self._leaders.items()):
+            if key[0] == tp and not leader.alive and tp not in self._disks[leader.broker_id].logs:
+                del self._leaders[key]
 
     def on_status_refused(self, before: StoredPartition, state: PartitionState) -> None:
         """Judge a status write of a current version that the CRD's rules refuse."""
