@@ -22,7 +22,9 @@ from tests.support.world.timings import demo_timing
 from tests.support.world.values import NAME, TOPIC, entry, replica, state, topic, tp
 from tests.support.world.world import World
 
-AT_REST = state(replicas=(0, 1), isr=(entry(0), entry(1)), min_isr=1)
+FIRST = state(replicas=(0, 1), isr=(entry(0), entry(1)), min_isr=1)
+WITH_3, WITH_5 = (BrokerId(0), BrokerId(1), BrokerId(3)), (BrokerId(5), BrokerId(1))
+AT_REST = replace(FIRST, partition_epoch=PartitionEpoch(4))
 
 
 def led(*found: PartitionState, min_isr: int = 1) -> World:
@@ -111,27 +113,28 @@ def reported(
 
 
 def test_a_broker_that_is_no_replica_is_told_at_which_state_it_was_removed() -> None:
-    (stop,) = reported(replace(AT_REST, partition_epoch=PartitionEpoch(4)))
+    (stop,) = reported(AT_REST)
     assert (stop.partitions, stop.removed_at) == ((tp(),), 4)
 
 
 @pytest.mark.parametrize(
     ("found", "assigned"),
     [
-        (state(replicas=(5, 1), leader=-1, isr=(entry(5),), min_isr=1), (5, 1)),
+        (replace(AT_REST, replicas=WITH_5, leader=NO_LEADER, isr=(entry(5),)), (5, 1)),
         (replace(AT_REST, leader=NO_LEADER, isr=(), reason=STATE_LOST), (0, 1)),
         (replace(AT_REST, isr=(entry(0),), min_insync_replicas=2), (0, 1)),
-        (state(replicas=(0, 1, 3), isr=AT_REST.isr, min_isr=1), (0, 1, 3)),
+        (replace(AT_REST, replicas=WITH_3), (0, 1, 3)),
         (AT_REST, (0, 3)),
+        (FIRST, (0, 1)),
     ],
-    ids=["no leader", "lost", "under min ISR", "a replica", "a wanted replica"],
+    ids=["no leader", "lost", "under min ISR", "a replica", "a wanted replica", "a first state"],
 )
 def test_a_log_that_may_be_of_use_stays(found: PartitionState, assigned: tuple[int, ...]) -> None:
     assert not reported(found, assigned=assigned)
 
 
 def test_a_log_of_a_broker_that_knows_a_later_state_stays() -> None:
-    assert not reported(replace(AT_REST, partition_epoch=PartitionEpoch(4)), accepted=5)
+    assert not reported(AT_REST, accepted=5)
 
 
 def test_a_log_of_an_unknown_topic_stays() -> None:

@@ -6,7 +6,14 @@ here is remembered beyond a controller: stored states and reports say it all (AD
 
 from __future__ import annotations
 
-from strandline.model import BrokerId, PartitionState, StoredPartition, TopicId, TopicPartition
+from strandline.model import (
+    TOPIC_DELETED,
+    BrokerId,
+    PartitionState,
+    StoredPartition,
+    TopicId,
+    TopicPartition,
+)
 
 from .broker_entry import InSession
 from .context import ControllerContext
@@ -97,6 +104,9 @@ class Moves:
         if state is None or stored.tp.topic_id not in self._context.topics.known:
             return effects
         if state.reason or state.leader < 0 or len(state.isr) < state.min_insync_replicas:
+            return effects
+        if state.partition_epoch == TOPIC_DELETED:
+            # Such a command has no partition epoch to be refused by. A first state removes nobody.
             return effects
         kept = {*state.replicas, *stored.assigned}
         suspected = self._removed.pop(stored.name, frozenset())
