@@ -78,9 +78,7 @@ class Lab:
             log.append(new_batch(0, LeaderEpoch(0), records))
         leader = Pictured(alive=alive)
         self.invariants.on_notice(leader, became_leader(LeaderEpoch(0)))
-        self.invariants.on_notice(
-            leader, HighWatermarkAdvanced(tp=TP, high_watermark=len(records))
-        )
+        self.invariants.on_notice(leader, HighWatermarkAdvanced(tp=TP, high_watermark=len(records)))
         self.invariants.on_acknowledged(leader, TP, 0, records)
         for broker_id in {1, 2} - {*logs}:
             del self.disks[BrokerId(broker_id)].logs[TP]
