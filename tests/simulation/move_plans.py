@@ -7,22 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from strandline.controller import elections, moves, reassignment
 from strandline.controller.effects import ControllerEffect
 from strandline.controller.election_input import ElectionInput
 from strandline.controller.moves import Moves
+from strandline.core.controller_request_queue import ControllerRequestQueue
+from strandline.errors import ErrorCode
 from strandline.model import (
     BrokerId,
+    PartitionEpoch,
     PartitionState,
     StoredPartition,
+    TopicPartition,
 )
 from strandline_simulation.invariants import Invariant
-from strandline_simulation.plan import Fault, Move, Plan, Produce, Timing
+from strandline_simulation.plan import Fault, Move, Plan, Produce, Timing, from_json
+from strandline_simulation.store import SimulatedStore
 
 from .mutants import Mutant
 
 MOVED_AT_MS = 1_500
+PLANS = Path(__file__).parent / "plans"
 
 
 def _produces(*times_ms: int) -> tuple[Produce, ...]:
@@ -104,6 +111,40 @@ def _stop_those_to_be_removed(self: Moves, stored: StoredPartition) -> list[Cont
     return _STOP_REMOVED(self, replace(stored, state=replace(state, replicas=kept)))
 
 
+_REMOVE = ControllerRequestQueue._remove
+
+
+def _forget_where_it_was_removed(
+    self: ControllerRequestQueue, tp: TopicPartition, removed_at: PartitionEpoch
+) -> ErrorCode:
+    """Remove a replica, and take any state of it afterwards."""
+    error = _REMOVE(self, tp, removed_at)
+    self._removed_at.pop(tp, None)
+    return error
+
+
+_PUT = SimulatedStore.put_partition_status
+
+
+def _removed_in_one_leadership(
+    self: SimulatedStore, name: str, resource_version: str, state: PartitionState
+) -> StoredPartition | None:
+    """Leave the leader epoch as it was where replicas are removed and the leader stays.
+
+    The CRD's rule against that would hide it, so this leaves out both.
+    """
+    found, old = self.partitions[name], self.partitions[name].state
+    stays = old is not None and state.leader == old.leader
+    if not stays or old is None or set(old.replicas) <= set(state.replicas):
+        return _PUT(self, name, resource_version, state)
+    if found.resource_version != resource_version:
+        return None
+    kept = replace(state, leader_epoch=old.leader_epoch)
+    stored = replace(found, resource_version=self._next_version(), state=kept)
+    self.partitions[name] = stored
+    return stored
+
+
 FINISHED_TOO_EARLY = Mutant(
     "a move that finishes before its replicas are in sync",
     reassignment,
@@ -126,6 +167,21 @@ SPEC_BROKERS_ASKED_ALONE = Mutant(
     Invariant.ISR_IS_COMPLETE,
 )
 
+REVIVED_BY_A_LATE_STATE = Mutant(
+    "a removed replica that a late state brings back",
+    ControllerRequestQueue,
+    "_remove",
+    _forget_where_it_was_removed,
+    Invariant.LEADER_IS_COMPLETE,
+)
+REMOVED_IN_ONE_LEADERSHIP = Mutant(
+    "a replica removed without another leader epoch",
+    SimulatedStore,
+    "put_partition_status",
+    _removed_in_one_leadership,
+    Invariant.DELETED_COUNTS_NOT,
+)
+
 PLANTED_IN_MOVES = {
     "finished too early": (
         PARTLY_TO_OTHER_BROKERS,
@@ -136,6 +192,16 @@ PLANTED_IN_MOVES = {
         LOST_AFTER_IT_MOVED,
         SPEC_BROKERS_ASKED_ALONE,
         Invariant.ISR_IS_COMPLETE,
+    ),
+    "late state of a removed replica": (
+        from_json((PLANS / "late_state_of_a_removed_replica.json").read_text()),
+        REVIVED_BY_A_LATE_STATE,
+        Invariant.LEADER_IS_COMPLETE,
+    ),
+    "removed and added again": (
+        from_json((PLANS / "removed_and_added_again.json").read_text()),
+        REMOVED_IN_ONE_LEADERSHIP,
+        Invariant.DELETED_COUNTS_NOT,
     ),
 }
 """The plan, the planted bug, and the invariant that it breaks, by name of the story."""
