@@ -400,32 +400,6 @@ def test_the_operator_outlives_an_outage_of_the_api_server(operator: OperatorPro
     assert operator.process.poll() is None
 
 
-def test_a_second_operator_waits_and_says_so_until_the_first_ends(
-    operator: OperatorProcess, tmp_path: Path
-) -> None:
-    apply_orders(operator)
-    folder = tmp_path / "second"
-    folder.mkdir()
-    second = OperatorProcess(operator.plane, operator.namespace, folder)
-    second.use_pod_name("operator-2")
-    second.start()
-    try:
-        sentence = "another operator works in this namespace, so this one waits"
-        second.wait_for("the sentence", lambda: sentence in second.messages())
-        operator.kubectl("apply", "-f", "-", stdin=topic("later", partitions=1))
-        first = "create Partition later-0"
-        operator.wait_for("the first one's work", lambda: first in operator.actions())
-        assert second.actions() == []
-        operator.stop()
-        operator.kubectl("delete", "service", "default-bootstrap")
-        second.wait_for(
-            "the second one's turn", lambda: operator.get("service", "default-bootstrap"), 10_000
-        )
-        assert second.actions() == ["apply Service default-bootstrap: it is missing"]
-    finally:
-        second.kill()
-
-
 def test_two_topics_of_one_second_and_one_name_get_partitions_once(
     operator: OperatorProcess,
 ) -> None:
