@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from strandline.errors import ConfigError
-from strandline.kube.objects import topic_id_of
+from strandline.kube.objects import CLUSTER_LABEL, topic_id_of
 
 from . import status
 from .cluster_view import PartitionSeen, partition_of, pod_of
@@ -41,7 +41,7 @@ class NamespaceFound:
 
     def of_cluster(self, kind: str, cluster: str) -> list[Object]:
         """Return the objects of a kind that carry the label of a cluster."""
-        label = "strandline.dev/cluster"
+        label = CLUSTER_LABEL
         found = self.objects.get(kind, [])
         return [each for each in found if each["metadata"].get("labels", {}).get(label) == cluster]
 
@@ -100,7 +100,7 @@ def topic_page(found: NamespaceFound, name: str, now: datetime) -> list[str]:
 def broker_page(found: NamespaceFound, name: str, now: datetime) -> list[str]:
     """Return the page of a broker; name is that of its object and its pod, as in demo-0."""
     broker = found.named("brokers", name)
-    label = broker["metadata"].get("labels", {}).get("strandline.dev/cluster", "")
+    label = broker["metadata"].get("labels", {}).get(CLUSTER_LABEL, "")
     number, registered = broker["spec"]["brokerId"], broker.get("status", {})
     pod = next((p for p in found.objects.get("pods", ()) if p["metadata"]["name"] == name), None)
     held = [

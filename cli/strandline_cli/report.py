@@ -17,6 +17,8 @@ from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from strandline.kube.objects import CLUSTER_LABEL
+
 from .cluster_view import HTTP_PORT
 from .commands import CommandFailed
 from .kubectl import ApiProxy, Kubernetes, Object
@@ -38,7 +40,6 @@ OBJECT_KINDS = (
     "events",
 )
 """What is asked for in the namespace; never Secrets."""
-CLUSTER_LABEL = "strandline.dev/cluster"
 LOG_LINES_MAX = 10_000
 """The last lines of each container's log."""
 LOG_BYTES_MAX = 8 << 20

@@ -15,6 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from strandline.errors import ConfigError
+from strandline.kube.objects import CLUSTER_LABEL
 from strandline.model import BrokerId
 from strandline_checker.history import MalformedHistory
 from strandline_checker.judge import HistoryVerdict
@@ -293,7 +294,7 @@ def scan_command(broker: int, topic: str, partitions: list[int]) -> list[str]:
 
 def _in_sync(kubernetes: Kubernetes, seen: LoadSeen) -> dict[int, frozenset[BrokerId]]:
     """Return the ISR of each partition."""
-    found = kubernetes.get("partitions", "-l", f"strandline.dev/cluster={seen.cluster}")["items"]
+    found = kubernetes.get("partitions", "-l", f"{CLUSTER_LABEL}={seen.cluster}")["items"]
     return {
         int(each["spec"]["partition"]): frozenset(
             BrokerId(broker) for broker in each.get("status", {}).get("isr", ())

@@ -135,13 +135,18 @@ async def _work(
 
 
 def _metrics_text(metrics: OperatorMetrics, reconcilers: Mapping[str, Reconciler]) -> bytes:
-    """Return the metrics of all namespaces; of several, an object's name has its namespace, too."""
+    """Return the metrics of all namespaces; of several, an object's name has its namespace, too.
+
+    An operator that waits for the Lease of a namespace tells nothing of its objects: the one that
+    works does, and a sum over both would count them twice.
+    """
     is_one = len(reconcilers) == 1
+    working = {name: each for name, each in reconcilers.items() if not each.queue.is_paused}
     return metrics.text(
-        queue_length=sum(each.queue.length for each in reconcilers.values()),
+        queue_length=sum(each.queue.length for each in working.values()),
         conditions=[
             sample if is_one else replace(sample, name=f"{namespace}/{sample.name}")
-            for namespace, each in reconcilers.items()
+            for namespace, each in working.items()
             for sample in each.cache.conditions()
         ],
     )

@@ -20,7 +20,7 @@ from strandline.model import (
     StoredPartition,
 )
 
-from . import external, growth, versions
+from . import external, growth
 from .broker_settings import wanted_digest
 from .cluster_health import cluster_conditions
 from .conditions import (
@@ -239,7 +239,7 @@ def _broker_rows(cluster: DesiredCluster, observed: ObservedCluster) -> list[Obj
     states = _states(observed.partitions)
     leaders = Counter(state.leader for state in states)
     replicas = Counter(broker_id for state in states for broker_id in state.replicas)
-    volumes, running = growth.volumes(cluster, observed), versions.running(cluster, observed)
+    volumes = growth.volumes(cluster, observed)
     rows: list[Object] = []
     for broker_id in cluster.broker_ids:
         restart = restart_of(broker_id, observed.partitions)
@@ -250,16 +250,15 @@ def _broker_rows(cluster: DesiredCluster, observed: ObservedCluster) -> list[Obj
             "safeToRestart": restart.is_safe,
             "because": restart.because,
         }
-        if broker_id in observed.broker_epochs:
-            row["epoch"] = observed.broker_epochs[broker_id]
-        if broker_id in observed.registrations and (
-            digest := observed.registrations[broker_id].config_digest
-        ):
-            row["configDigest"] = digest
+        if (registered := observed.registrations.get(broker_id)) is not None:
+            row["epoch"] = registered.broker_epoch
+            told = {
+                "configDigest": registered.config_digest,
+                "version": registered.software_version,
+            }
+            row |= {field: value for field, value in told.items() if value}
         if broker_id in volumes:
             row["volume"] = volumes[broker_id]
-        if broker_id in running:
-            row["version"] = running[broker_id]
         rows.append(row)
     return rows
 

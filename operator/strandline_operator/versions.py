@@ -105,13 +105,8 @@ def events(desired: DesiredCluster, choice: VersionChoice) -> list[Action]:
 
 def running(desired: DesiredCluster, observed: ObservedCluster) -> Mapping[BrokerId, str]:
     """Return the version of each broker that told one when it registered."""
-    found = {}
-    for broker_id in desired.broker_ids:
-        name = f"{desired.ref.name}-{broker_id}"
-        _, broker = observed.parts.get((kinds.BROKER.kind, name), (None, None))
-        if broker is not None and broker.cluster == desired.ref.name:
-            found[broker_id] = str((broker.whole.get("status") or {}).get("softwareVersion") or "")
-    return {broker_id: version for broker_id, version in found.items() if version}
+    told = {each: found.software_version for each, found in observed.registrations.items()}
+    return {each: told[each] for each in desired.broker_ids if told.get(each)}
 
 
 def _kept(

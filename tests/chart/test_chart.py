@@ -142,12 +142,22 @@ def test_nothing_is_allowed_in_the_whole_cluster_but_to_list_nodes() -> None:
     assert not kinds_made & {"ClusterRole", "ClusterRoleBinding"}
 
 
+def test_operators_may_be_several() -> None:
+    found = find("Deployment", "strandline-operator", "--set=operator.replicas=2")
+    assert found["spec"]["replicas"] == 2
+
+
 def test_the_operator_pod_is_restricted() -> None:
     deployment = find("Deployment", "strandline-operator")
-    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+    assert deployment["spec"]["replicas"] == 1
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    assert deployment["spec"]["strategy"] == strategy
     pod = deployment["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    (spread,) = pod["topologySpreadConstraints"]
+    assert spread["whenUnsatisfiable"] == "ScheduleAnyway"
+    assert spread["labelSelector"] == deployment["spec"]["selector"]
     container = pod["containers"][0]
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
@@ -270,6 +280,8 @@ def test_the_policy_can_be_left_out() -> None:
     "wrong",
     [
         "operator.image.tag=-",
+        "operator.replicas=0",
+        "operator.replicas=4",
         "broker.image.repository=a b",
         "watchNamespaces[0]=Upper",
         "broker.image.pullPolicy=Sometimes",

@@ -341,12 +341,14 @@ def tagged(installed: Installed, cluster: Cluster, suffix: str) -> dict[str, str
 
 
 def upgrade(installed: Installed, newer: dict[str, str]) -> None:
-    """Upgrade the operator, which knows the newer broker as version NEXT; wait for its pod."""
+    """Upgrade to two operators, which know the newer broker as version NEXT; wait for both."""
     former = installed.operator_pods()
     version = NEXT.replace(".", "\\.")
     images = {**installed.images, "operator": newer["operator"]}
-    installed.helm("upgrade", images, f"broker.versions.{version}={newer['broker']}")
+    known = f"broker.versions.{version}={newer['broker']}"
+    installed.helm("upgrade", images, known, "operator.replicas=2")
     eventually(lambda: not set(former) & set(installed.operator_pods()), LIMIT_MS, "its end")
+    assert len(installed.operator_pods()) == 2
 
 
 def test_a_rollout_restart_under_load_takes_every_broker_and_loses_nothing(

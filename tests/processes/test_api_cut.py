@@ -16,7 +16,7 @@ from tests.support.control_plane import ControlPlane
 from tests.support.load import acked_history, judge_settled
 from tests.support.tcp_proxy import TcpProxy, proxied
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from tests.kafka.wire_client import WireClient
 from tests.processes.victim import MALFORMED, RECORDS, TOPIC, Victim
 from tests.support.broker_group import BrokerGroup
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
 PRODUCE, FETCH = (schemas.PRODUCE, 9), (schemas.FETCH, 12)
 LIST_OFFSETS, EPOCH_END = (schemas.LIST_OFFSETS, 6), (schemas.OFFSET_FOR_LEADER_EPOCH, 4)

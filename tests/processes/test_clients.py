@@ -23,7 +23,7 @@ from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
 from tests.support.clients import SILENT_BROKER_MS, SentRecords, producer_of, read_all
 from tests.support.eventually import eventually
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
 COUNT = 200
 HALF = COUNT // 2

@@ -51,6 +51,7 @@ def test_a_frozen_api_server_accepts_connections_and_answers_nothing(
 def test_a_service_account_may_do_what_its_role_says_and_nothing_else(
     control_plane: ControlPlane, namespace: str
 ) -> None:
+    control_plane.apply(config_map(namespace, "listed"))
     control_plane.kubectl("create", "serviceaccount", "reader", "-n", namespace)
     kubeconfig = control_plane.service_account_kubeconfig(namespace, "reader")
     with pytest.raises(CommandError, match="forbidden"):
@@ -62,9 +63,10 @@ def test_a_service_account_may_do_what_its_role_says_and_nothing_else(
         "create", "rolebinding", "reader", "-n", namespace, "--role=reader", account
     )
     eventually(
-        lambda: kubectl(kubeconfig, "get", "configmaps", "-o", "name"),
-        within_ms=10_000,
+        lambda: "configmap/listed" in kubectl(kubeconfig, "get", "configmaps", "-o", "name"),
+        within_ms=60_000,
         what="the role's permission",
+        retry_on=(CommandError,),
     )
     with pytest.raises(CommandError, match="forbidden"):
         kubectl(kubeconfig, "get", "secrets")
@@ -84,7 +86,7 @@ def test_the_audit_log_names_user_verb_and_object_of_a_request(
             if event["user"]["username"] == "admin" and event["objectRef"].get("name") == "audited"
         }
 
-    eventually(lambda: "patch" in verbs() or "create" in verbs(), 10_000, "the audit line")
+    eventually(lambda: "patch" in verbs() or "create" in verbs(), 60_000, "the audit line")
 
 
 def test_the_garbage_collector_deletes_what_a_deleted_owner_leaves(
@@ -105,7 +107,7 @@ def test_the_garbage_collector_deletes_what_a_deleted_owner_leaves(
     everything = ("get", "configmaps", "-n", namespace, "-o", "name")
     eventually(
         lambda: "owned" not in control_plane.kubectl(*everything),
-        within_ms=30_000,
+        within_ms=90_000,
         what="garbage collection of the owned object",
     )
 

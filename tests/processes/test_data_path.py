@@ -11,7 +11,7 @@ from tests.support.broker_process import BrokerProgram
 from tests.support.clients import SentRecords, producer_of, read_all
 from tests.support.eventually import eventually
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
 
 def test_acknowledged_records_are_read_at_their_offsets(group: BrokerGroup) -> None:

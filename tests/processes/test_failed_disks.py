@@ -10,7 +10,7 @@ from strandline.log.data_directory import FAILED_FILE
 from tests.processes.conftest import MakeGroup
 from tests.support.clients import SentRecords, producer_of, read_all
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
 COUNT = 50
 SEGMENT_BYTES, BATCHES = 1_000, 2

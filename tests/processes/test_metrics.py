@@ -11,7 +11,7 @@ from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
 from tests.support.clients import SentRecords, producer_of, read_all
 from tests.support.eventually import eventually
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
 SUFFIX = {MetricKind.COUNTER: "", MetricKind.GAUGE: "", MetricKind.HISTOGRAM: "_count"}
 RISES = (

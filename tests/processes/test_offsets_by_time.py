@@ -12,7 +12,7 @@ from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
 from tests.support.clients import SILENT_BROKER_MS
 from tests.support.eventually import eventually
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
 LIMIT_SECONDS = 20
 ANSWER_LIMIT_SECONDS = 5

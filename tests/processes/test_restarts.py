@@ -15,7 +15,7 @@ from tests.support.clients import SentRecords, producer_of, read_all
 from tests.support.eventually import eventually
 from tests.support.load import RATE, LoadProcess, acked_history, judge_settled
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
 PARTITIONS = 3
 CUT_BYTES = 100

@@ -14,7 +14,7 @@ from tests.support.eventually import eventually
 
 from .conftest import MakeGroup
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
 VALUE = b"v" * 4_000
 SEGMENT_BYTES = 16_384

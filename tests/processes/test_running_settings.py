@@ -15,7 +15,7 @@ from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
 from tests.support.clients import SentRecords, producer_of
 from tests.support.eventually import eventually
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
 INTERVAL, FILL = "log.retention.check.interval.ms", "log.dir.fill.max"
 TRASH = "log.trash.retention.bytes"

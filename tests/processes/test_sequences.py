@@ -14,7 +14,7 @@ from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
 from tests.support.eventually import eventually
 from tests.support.load import scan_log
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
 TOPIC = "sequences"
 PRODUCE_VERSION, INIT_VERSION = 9, 4

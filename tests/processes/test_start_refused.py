@@ -21,7 +21,7 @@ from tests.support.control_plane import ControlPlane
 from tests.support.eventually import eventually
 from tests.support.volumes import mounted_tmpfs
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
 REFUSED = 2
 REPORT_INTERVAL_SECONDS = KubernetesConfig().waiting_report_interval_ms / 1000

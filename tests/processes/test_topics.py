@@ -16,10 +16,10 @@ from tests.support.commands import programs
 from tests.support.eventually import eventually
 from tests.support.load import scan_log
 
-GARBAGE_LIMIT_MS = 45_000
+GARBAGE_LIMIT_MS = 90_000
 """The garbage collector learns of a new kind at a sync each 30 s, and may then have to work."""
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
 
 def folders(group: BrokerGroup, topic_id: str) -> list[Path]:

@@ -24,7 +24,7 @@ from tests.support.fixtures import namespace_name
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
-GARBAGE_LIMIT_MS = 45_000
+GARBAGE_LIMIT_MS = 90_000
 """The garbage collector learns of a new kind at a sync each 30 s, and may then have to work."""
 STRAY_LIMIT_MS = 20_000
 

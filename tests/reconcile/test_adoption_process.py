@@ -10,7 +10,7 @@ from tests.support.commands import CommandError
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
-GARBAGE_LIMIT_MS = 60_000
+GARBAGE_LIMIT_MS = 90_000
 PARTITIONS = "partitions.strandline.dev"
 
 

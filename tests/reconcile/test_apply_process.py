@@ -30,7 +30,7 @@ from tests.support.eventually import aeventually
 
 pytestmark = pytest.mark.processes
 
-LIMIT_MS = 10_000
+LIMIT_MS = 30_000
 Scenario = Callable[[Applier, InitialisePartitions], Awaitable[None]]
 
 

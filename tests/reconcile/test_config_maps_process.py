@@ -12,7 +12,7 @@ from tests.reconcile.conftest import OperatorProcess
 from tests.reconcile.test_operator_process import apply_orders, config_maps, settle
 from tests.support.commands import CommandError
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
 
 def test_a_configuration_has_an_immutable_config_map_that_stays_while_a_pod_may_name_it(

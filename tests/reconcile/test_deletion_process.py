@@ -17,7 +17,7 @@ from tests.support.control_plane import ControlPlane
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
-GARBAGE_LIMIT_MS = 60_000
+GARBAGE_LIMIT_MS = 90_000
 BROKERS = "brokers.strandline.dev"
 PARTITIONS = "partitions.strandline.dev"
 ALLOW = "strandline.dev/deletion=allowed"

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.reconcile.conftest import OperatorProcess
-from tests.reconcile.test_operator_process import is_killed_or, kill_after
+from tests.reconcile.killed_operator import run_killed_after_each_write
 from tests.reconcile.test_pod_settings_process import apply
 from tests.reconcile.test_pods_process import bound, patch_status
 from tests.reconcile.test_refusals_process import conditions, events, shown
-from tests.support.api_proxy import ApiProxy
 from tests.support.api_server import Manifest
 from tests.support.commands import CommandError
 from tests.support.control_plane import ControlPlane
@@ -257,31 +256,14 @@ def test_an_operator_killed_after_each_of_its_writes_grows_all_volumes(
     storage.allow_growth()
     start(operator, storage)
     before = pods(operator)
-    operator.kill()
-    proxy = ApiProxy(operator.kubeconfig, tmp_path)
-    proxy.after = partial(kill_after, operator)
-    proxy.start()
-    operator.use_kubeconfig(proxy.kubeconfig)
-    resize(operator, "20Gi")
 
     def is_whole() -> bool:
         is_told = shown(operator, "c", "bc", "VolumesTooSmall") == "True Growing"
         is_grown = requested(operator) == ["20Gi"] * 3 and template(operator) == "20Gi"
         return is_told and is_grown
 
-    killed = 0
-    try:
-        while True:
-            operator.start()
-            process = operator.process
-            assert process is not None
-            operator.wait_for("an end", partial(is_killed_or, process, is_whole), 40_000)
-            if process.poll() is None:
-                break
-            killed += 1
-    finally:
-        operator.kill()
-        proxy.stop()
+    begin = partial(resize, operator, "20Gi")
+    killed = run_killed_after_each_write(operator, tmp_path, begin, is_whole, within_ms=60_000)
     assert killed >= KILLS_MIN
     wait_until_grown(operator)
     assert pods(operator) == before

@@ -78,7 +78,7 @@ def test_a_condition_is_a_gauge_that_goes_with_its_object(status: str, shown: in
 
 
 @pytest.mark.processes
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_an_operator_exports_every_row_of_its_list(operator: OperatorProcess) -> None:
     def text() -> bytes:
         url = f"http://127.0.0.1:{operator.metrics_port}/metrics"

@@ -17,7 +17,7 @@ from tests.support.commands import REPOSITORY
 from tests.support.control_plane import ControlPlane
 from tests.support.eventually import eventually
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
 
 def apply(operator: OperatorProcess, name: str, **spec: Any) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from tests.reconcile.conftest import OperatorProcess
+from tests.reconcile.killed_operator import run_killed_after_each_write
 from tests.reconcile.test_conditions import led
-from tests.reconcile.test_operator_process import is_killed_or, kill_after, topic
+from tests.reconcile.test_operator_process import topic
 from tests.reconcile.test_pods_process import HEALTH, PARTITIONS, patch_status
 from tests.reconcile.test_refusals_process import conditions, events, shown
-from tests.support.api_proxy import ApiProxy
 from tests.support.documented import commands
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
@@ -211,12 +211,6 @@ def test_an_operator_killed_after_each_of_its_writes_restarts_every_broker_once(
 ) -> None:
     cluster = Cluster(operator)
     before = cluster.uids()
-    operator.kill()
-    proxy = ApiProxy(operator.kubeconfig, tmp_path)
-    proxy.after = partial(kill_after, operator)
-    proxy.start()
-    operator.use_kubeconfig(proxy.kubeconfig)
-    cluster.set_label("new")
     awake, replaced = dict(before), list[int]()
 
     def is_done() -> bool:
@@ -232,19 +226,8 @@ def test_an_operator_killed_after_each_of_its_writes_restarts_every_broker_once(
                 awake[number] = now[number]
         return len(replaced) == 3 and shown(operator, "default", "bc", "Rolling") == ROLLED
 
-    killed = 0
-    try:
-        while True:
-            operator.start()
-            process = operator.process
-            assert process is not None
-            operator.wait_for("an end", partial(is_killed_or, process, is_done), 60_000)
-            if process.poll() is None:
-                break
-            killed += 1
-    finally:
-        operator.kill()
-        proxy.stop()
+    begin = partial(cluster.set_label, "new")
+    killed = run_killed_after_each_write(operator, tmp_path, begin, is_done, within_ms=60_000)
     assert killed >= KILLS_MIN
     assert replaced == [*OTHERS, LAST]
     assert cluster.uids() == awake

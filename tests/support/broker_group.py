@@ -18,7 +18,7 @@ from tests.support.control_plane import ControlPlane
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
 
-FORMED_LIMIT_MS = 30_000
+FORMED_LIMIT_MS = 60_000
 FAULT_LIMIT_MS = 15_000
 """Bound of the time until clients are served again after a fault, on a slow machine too."""
 NEVER_FLUSHED = (1 << 63) - 1

@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.support.eventually import eventually
 
-REGISTER_LIMIT_MS = 20_000
+REGISTER_LIMIT_MS = 60_000
 EXIT_LIMIT_SECONDS = 20
 LINES_SHOWN = 10
 """How many of the last log lines the message of a failed wait shows."""

@@ -18,7 +18,7 @@ from confluent_kafka import (
 from tests.support.eventually import eventually
 
 DELIVERY_LIMIT_SECONDS = 60
-READ_LIMIT_MS = 30_000
+READ_LIMIT_MS = 60_000
 SILENT_BROKER_MS = 2_000
 
 

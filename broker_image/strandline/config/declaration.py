@@ -91,9 +91,7 @@ def integer(
     applies: Applies = Applies.RESTART,
 ) -> int:
     """Declare an integer field; bounds are the smallest and the largest accepted value."""
-    low, high = bounds
-    setting = Setting(key=key, kind=int, minimum=low, maximum=high, since=since, applies=applies)
-    return _declare(setting, default)
+    return _declare(key, default, bounds, since=since, applies=applies)
 
 
 def fraction(
@@ -105,17 +103,26 @@ def fraction(
     applies: Applies = Applies.RESTART,
 ) -> float:
     """Declare a part of a whole; bounds are the smallest and the largest accepted value."""
-    low, high = bounds
-    setting = Setting(key=key, kind=float, minimum=low, maximum=high, since=since, applies=applies)
-    return _declare(setting, default)
+    return _declare(key, float(default), bounds, since=since, applies=applies)
 
 
 def text(key: str, default: str, *, minimum: int = 0) -> str:
     """Declare a text field; the bounds count characters."""
-    return _declare(Setting(key=key, kind=str, minimum=minimum, maximum=TEXT_MAX), default)
+    return _declare(key, default, (minimum, TEXT_MAX))
 
 
-def _declare(setting: Setting, default: Plain) -> Plain:
+def _declare(
+    key: str,
+    default: Plain,
+    bounds: tuple[float, float],
+    *,
+    since: int = 1,
+    applies: Applies = Applies.RESTART,
+) -> Plain:
+    low, high = bounds
+    setting = Setting(
+        key=key, kind=type(default), minimum=low, maximum=high, since=since, applies=applies
+    )
     field: Plain = dataclasses.field(default=default, metadata={_METADATA_KEY: setting})
     return field
 
