@@ -86,6 +86,7 @@ bench: $(READY) ## measure faults RUNS times on the cluster under hack/, then si
 	@$(PY) -m bench.fetch_cost
 	@$(PY) -m bench.full_broker
 	@$(PY) -m bench.hostile_clients
+	@$(PY) -m bench.frozen_controller
 
 cluster-up: ## start a real Kubernetes on this machine: one control plane, three workers
 	@.ci/machine
