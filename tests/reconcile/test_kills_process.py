@@ -1,0 +1,77 @@
+"""An operator killed after each of its writes ends as one that was not, whatever it was doing.
+
+For a new cluster, a roll and volumes that grow see the tests of those.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reconcile.conftest import OperatorProcess
+from tests.reconcile.killed_operator import run_killed_after_each_write
+from tests.reconcile.test_operator_process import names, reason, topic
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+
+PARTITIONS = "partitions.strandline.dev"
+WITHIN_MS = 60_000
+GROWTH_KILLS_MIN = 5
+"""As many as there are new Partitions."""
+
+
+def start(operator: OperatorProcess) -> None:
+    operator.kubectl("apply", "-f", "-", stdin=topic("orders", partitions=1))
+    operator.wait_for("a topic", lambda: reason(operator, "orders") == "PartitionsOffline")
+    operator.wait_for("a cluster", lambda: reason(operator, "default", "bc") == "BrokersNotReady")
+
+
+def status(operator: OperatorProcess, kind: str, name: str) -> dict[str, Any]:
+    return dict((operator.get(kind, name) or {}).get("status", {}))
+
+
+def test_an_operator_killed_after_each_of_its_writes_grows_a_topic(
+    operator: OperatorProcess, tmp_path: Path
+) -> None:
+    start(operator)
+    first = operator.list(PARTITIONS)[0]["metadata"]["uid"]
+
+    def begin() -> None:
+        patch = '{"spec":{"partitions":6}}'
+        operator.kubectl("patch", "rtopic", "orders", "--type=merge", "-p", patch)
+
+    def is_done() -> bool:
+        cluster = status(operator, "bc", "default")
+        return (
+            len(operator.list(PARTITIONS)) == 6
+            and cluster["partitions"]["total"] == 6
+            and status(operator, "rtopic", "orders")["partitions"]["total"] == 6
+        )
+
+    killed = run_killed_after_each_write(operator, tmp_path, begin, is_done, within_ms=WITHIN_MS)
+    assert killed >= GROWTH_KILLS_MIN
+    found = operator.list(PARTITIONS)
+    assert first in {each["metadata"]["uid"] for each in found}
+    assert sorted(each["spec"]["partition"] for each in found) == list(range(6))
+
+
+def test_an_operator_killed_after_each_of_its_writes_lets_a_topic_go(
+    operator: OperatorProcess, tmp_path: Path
+) -> None:
+    start(operator)
+    operator.kubectl("apply", "-f", "-", stdin=topic("other", partitions=1))
+    operator.wait_for("both", lambda: status(operator, "bc", "default")["topics"] == 2)
+
+    def begin() -> None:
+        operator.kubectl("delete", "rtopic", "orders", "--wait=false")
+
+    def is_done() -> bool:
+        cluster = status(operator, "bc", "default")
+        left = names(operator, PARTITIONS)
+        return left == ["other-0"] and cluster["topics"] == cluster["partitions"]["total"] == 1
+
+    killed = run_killed_after_each_write(operator, tmp_path, begin, is_done, within_ms=WITHIN_MS)
+    assert killed >= 1
+    assert reason(operator, "other") == "PartitionsOffline"
