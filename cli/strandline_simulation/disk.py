@@ -212,8 +212,10 @@ class SimulatedDisk:
         self.is_full = False
 
     def create_log(self, tp: TopicPartition) -> None:
-        """Have a log, an empty one if there is none."""
-        self.logs.setdefault(tp, RecordLog())
+        """Have a log, an empty one if there is none: then no checkpoint of a former one counts."""
+        if tp not in self.logs:
+            self.high_watermarks.pop(tp, None)
+            self.logs[tp] = RecordLog()
 
     def delete(self, tp: TopicPartition) -> None:
         """Forget a replica."""

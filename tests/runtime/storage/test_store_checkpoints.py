@@ -8,8 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from strandline.core.effects import DeleteReplica, PersistLogStart, RestartLogAt
-from strandline.log.checkpoint import LogStartCheckpoint, RecoveryPointCheckpoint
+from strandline.core.effects import (
+    DeleteReplica,
+    PersistLogStart,
+    RestartLogAt,
+    WriteHighWatermarkCheckpoint,
+)
+from strandline.log.checkpoint import (
+    HighWatermarkCheckpoint,
+    LogStartCheckpoint,
+    RecoveryPointCheckpoint,
+)
 from strandline.model import TopicPartition
 
 from .opened import OTHER, TP, Opened, append, held_fsync, with_store
@@ -106,3 +115,20 @@ def test_a_replica_made_again_begins_at_its_own_start(tmp_path: Path) -> None:
         assert (one.store.logs[TP].log_start_offset, one.loaded.lost) == (0, [])
 
     with_store(tmp_path, later)
+
+
+def test_a_replica_made_again_is_not_below_the_high_watermark_of_its_former_log(
+    tmp_path: Path,
+) -> None:
+    marks = HighWatermarkCheckpoint(tmp_path)
+
+    async def made(one: Opened) -> None:
+        await one.create(TP, OTHER)
+        one.perform(append(one, TP))
+        one.perform(WriteHighWatermarkCheckpoint(high_watermarks=((OTHER, 0), (TP, 1))))
+        await one.until(lambda: marks.read() == {OTHER: 0, TP: 1}, "high watermarks on disk")
+        one.perform(DeleteReplica(tp=TP))
+        await one.create(TP)
+        assert marks.read() == {OTHER: 0}
+
+    with_store(tmp_path, made)

@@ -346,15 +346,15 @@ class ReplicaStore:
         kept = {tp: state for tp, state in persisted.items() if tp not in deleted}
         if self._checkpoints.wait_for_cuts:
             await self._once_there_is_space(self._checkpoints.write_recovery_points)
+        if self._checkpoints.know_any(wanted):
+            # A log of that name was deleted: what checkpoints say of it is not true of the new one.
+            await self._once_there_is_space(partial(self._checkpoints.write_without, wanted))
         await self._persist(epoch, kept)
         if deleted:
             await self._trash.put(sorted(deleted))
         if len(kept) < len(persisted):
             # A replica was deleted and is made again: the state file forgot it in between.
             await self._persist(epoch, persisted)
-        if self._checkpoints.know_any(wanted):
-            # A log of that name was deleted: its recovery point and start are none of the new one.
-            await self._once_there_is_space(self._checkpoints.write_recovery_points)
         for tp in self._making & self._restoring.keys():
             await self._restoring[tp].wait()
         if wanted:

@@ -12,11 +12,11 @@ one that lost its end. And segments are deleted once the log start above them is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from strandline.errors import LogDirectoryFailed, LogDirectoryFull
+from strandline.errors import CheckpointMalformed, LogDirectoryFailed, LogDirectoryFull
 from strandline.log.checkpoint import (
     EpochCheckpoint,
     HighWatermarkCheckpoint,
@@ -52,7 +52,9 @@ class StoreCheckpoints:
         self._threads = threads
         self._make_space = make_space
         self._epochs: dict[TopicPartition, tuple[EpochStart, ...]] = {}
-        self._high_watermarks: Mapping[TopicPartition, int] | None = None
+        self._high_watermarks: dict[TopicPartition, int] | None = None
+        self._marked = set(logs)
+        """Partitions that the high watermark checkpoint on disk may name."""
         self._log_starts = LogStartFile(root, log_starts, on_persisted=on_log_start_persisted)
         self._recovery_points: Mapping[TopicPartition, int] = {
             tp: log.recovery_point for tp, log in logs.items()
@@ -123,11 +125,16 @@ class StoreCheckpoints:
     def forget(self, tp: TopicPartition) -> None:
         """Write nothing more of a deleted replica; its former checkpoints are not removed yet."""
         self._epochs.pop(tp, None)
+        if self._high_watermarks is not None:
+            self._high_watermarks.pop(tp, None)
         self._log_starts.forget(tp)
 
     def know_any(self, tps: Iterable[TopicPartition]) -> bool:
         """Tell whether the checkpoints hold anything of logs that are about to be made."""
-        return any(self._recovery_points.get(tp, 0) or self._log_starts.on_disk(tp) for tp in tps)
+        return any(
+            tp in self._marked or self._recovery_points.get(tp, 0) or self._log_starts.on_disk(tp)
+            for tp in tps
+        )
 
     # --- writing --------------------------------------------------------------------------
 
@@ -160,8 +167,7 @@ class StoreCheckpoints:
         if self.wait_for_cuts or self._log_starts.is_due:
             await self.write_recovery_points()
         elif self._high_watermarks is not None:
-            marks, self._high_watermarks = self._high_watermarks, None
-            await self._threads.run(HighWatermarkCheckpoint(self._root).write, marks)
+            await self._write_high_watermarks()
         elif self._recovery_points_due:
             self._recovery_points_due = False
             await self.write_recovery_points()
@@ -173,6 +179,24 @@ class StoreCheckpoints:
         else:
             return False
         return True
+
+    async def _write_high_watermarks(self) -> None:
+        async with self._lock:
+            marks, self._high_watermarks = self._high_watermarks, None
+            if marks is not None:
+                self._marked.update(marks)
+                await self._threads.run(HighWatermarkCheckpoint(self._root).write, marks)
+                self._marked = set(marks)
+
+    async def write_without(self, tps: Collection[TopicPartition]) -> None:
+        """Write all but epochs without logs that are about to be made, whose names others had.
+
+        A new log lies below the high watermark of a former one: a start would take it for damaged.
+        """
+        await self.write_recovery_points()
+        async with self._lock:
+            await self._threads.run(_drop_high_watermarks, self._root, tps)
+            self._marked.difference_update(tps)
 
     async def write_recovery_points(self) -> None:
         """Write log starts and recovery points, those of logs just cut included; let fetches go."""
@@ -200,6 +224,14 @@ class StoreCheckpoints:
             with suppress(FileNotFoundError):  # it has gone to the trash meanwhile
                 sync_folder(folder)
         RecoveryPointCheckpoint(self._root).write(recovery_points)
+
+
+def _drop_high_watermarks(root: Path, tps: Collection[TopicPartition]) -> None:
+    """Write the high watermarks that are on disk without some; none if they cannot be read."""
+    checkpoint, marks = HighWatermarkCheckpoint(root), dict[TopicPartition, int]()
+    with suppress(CheckpointMalformed):
+        marks = checkpoint.read()
+    checkpoint.write({tp: offset for tp, offset in marks.items() if tp not in tps})
 
 
 def _write_epochs(folder: Path, epochs: tuple[EpochStart, ...]) -> None:
