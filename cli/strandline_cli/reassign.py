@@ -177,7 +177,8 @@ def state(each: Assignment, found: ClusterFound) -> str:
         joined = [one for one in each.adding if one in each.isr]
         return f"{ids(copying)} copy" + (f", {ids(joined)} are in sync" if joined else "")
     in_sync = [one for one in each.wanted if one in each.isr]
-    return f"{len(in_sync)} of {len(each.wanted)} are in sync; {ids(each.removing)} go next"
+    going = f"; {ids(each.removing)} go next" if each.removing else ""
+    return f"{len(in_sync)} of {len(each.wanted)} are in sync{going}"
 
 
 # --- the moves under way --------------------------------------------------------------------

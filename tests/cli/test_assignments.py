@@ -280,6 +280,7 @@ WAITING = partition(wanted=(3, 1, 2), replicas=[0, 1, 2], isr=[0, 1, 2])
         (MOVING, "3,4 copy"),
         (moving(isr=[1, 0, 2, 4]), "3 copy, 4 are in sync"),
         (moving(isr=[3, 4, 0]), "2 of 3 are in sync; 0,2 go next"),
+        (partition(wanted=(2, 1, 0), replicas=[0, 1, 2]), "3 of 3 are in sync"),
         (moving(leader=-1), "it waits for a leader: no replica in sync is in session"),
         (
             partition(wanted=(4, 1, 2), replicas=[0, 1, 2]),
