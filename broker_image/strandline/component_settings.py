@@ -58,6 +58,7 @@ def controller(
         metadata_delay_max_ms=replication.isr_propagation_delay_max_ms,
         retry=Backoff(first_ms=bounds.write_backoff_ms, max_ms=bounds.write_backoff_max_ms),
         store_calls_in_flight_max=bounds.status_writes_max,
+        preferred_leader_wait_ms=bounds.leader_imbalance_check_seconds * 1000,
     )
 
 

@@ -26,6 +26,8 @@ STATE_LOST = "StateLost"
 """Reason of a partition whose object was lost while brokers hold its data (ADR 0004)."""
 UNCLEAN_LAST_REPLICA = "UncleanLastReplica"
 """Reason of a partition whose last ISR members and eligible leaders all lost data since."""
+TOPIC_DELETED = PartitionEpoch(0)
+"""In a StopReplica, in place of the partition epoch at which a replica was removed."""
 EARLIEST_TIMESTAMP = -2
 LATEST_TIMESTAMP = -1
 """Timestamps by which a client asks for the first and the last offset, as in Kafka."""
@@ -58,6 +60,8 @@ class ElectionKind(Enum):
     CONTROLLED_SHUTDOWN = "controlled_shutdown"
     VOLUME_FULL = "volume_full"
     UNCLEAN = "unclean"
+    REASSIGNMENT = "reassignment"
+    PREFERRED = "preferred"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -99,6 +103,8 @@ class PartitionState:
     leader_epoch with each change of leader. eligible_leaders (ELR) left the isr while it was
     going below min_insync_replicas: what is committed since, they have (ADR 0030). It is empty
     unless isr has fewer members than min_insync_replicas, and shares no broker with isr.
+    While the partition moves (ADR 0057), replicas has those that it had and those that it shall
+    have: it did not have adding_replicas before the move, and shall not keep removing_replicas.
     """
 
     replicas: tuple[BrokerId, ...]
@@ -111,6 +117,13 @@ class PartitionState:
     recovery: Recovery = Recovery.CLEAN
     reason: str = ""
     eligible_leaders: tuple[IsrEntry, ...] = ()
+    adding_replicas: tuple[BrokerId, ...] = ()
+    removing_replicas: tuple[BrokerId, ...] = ()
+
+    @property
+    def original_replicas(self) -> tuple[BrokerId, ...]:
+        """The replicas as they were before the present move; all of them without one."""
+        return tuple(each for each in self.replicas if each not in self.adding_replicas)
 
     @property
     def candidates(self) -> tuple[IsrEntry, ...]:
@@ -297,9 +310,11 @@ class TrashedReplica:
 class StoredPartition:
     """A Partition object: the operator's wish (assigned, recover) and the controller's state.
 
-    state is None until a controller first wrote the status; the controller reads recover only while
-    state is None (ADR 0004). rebuild_without names the brokers that a person told the controller
-    not to wait for.
+    assigned are the replicas that the partition shall have; it moves to them (ADR 0057). state is
+    None until a controller first wrote the status; the controller reads recover only while state
+    is None (ADR 0004). rebuild_without names the brokers that a person told the controller not to
+    wait for; elect_preferred_in is the leader epoch in which a person wants the first replica to be
+    elected. generation rises with each change of these wishes.
     """
 
     name: str
@@ -310,6 +325,8 @@ class StoredPartition:
     recover: bool
     state: PartitionState | None
     rebuild_without: frozenset[BrokerId] = frozenset()
+    elect_preferred_in: LeaderEpoch = NO_EPOCH
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -364,7 +364,8 @@ CONTROLLER_EVENT_SECONDS = _controller_histogram(
 )
 LEADER_ELECTIONS_TOTAL = _controller_counter(
     "strandline_leader_elections_total",
-    "Elections; kind is new, offline, controlled_shutdown, volume_full or unclean.",
+    "Elections; kind is new, offline, controlled_shutdown, volume_full, unclean, "
+    "reassignment or preferred.",
     "kind",
     kafka="kafka.controller:ControllerStats LeaderElectionRateAndTimeMs, "
     "UncleanLeaderElectionsPerSec",

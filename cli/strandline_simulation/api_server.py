@@ -143,6 +143,10 @@ class ApiServer:
         self._notify_watches(PartitionObserved(partition=stored))
         return stored
 
+    def wish(self, name: str, replicas: tuple[BrokerId, ...]) -> None:
+        """Write the replicas that a Partition shall have, and show it."""
+        self._notify_watches(PartitionObserved(partition=self.store.wish(name, replicas)))
+
     def lose_partition(self, name: str) -> None:
         """Delete a Partition, make it anew without a status, and show it."""
         self._notify_watches(PartitionObserved(partition=self.store.lose_partition(name)))

@@ -224,6 +224,7 @@ class SimulatedCoreShell:
 
     def _delete(self, effect: done.DeleteReplica) -> None:
         self._disk.delete(effect.tp)
+        self._environment.invariants.on_deleted(self._port.broker_id, effect.tp)
 
     def _reply_fetch(self, effect: done.ReplyFetch) -> None:
         """Read the log now, send the response; a follower that is gone gets none."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from strandline.core.views import RoleName
 from strandline.model import (
+    NO_EPOCH,
     NO_LEADER,
     NO_TERM,
     STATE_LOST,
@@ -71,8 +72,13 @@ class Healing:
             return "no state"
         if state.leader == NO_LEADER:
             return self._unsettled_offline(found.tp, state)
+        if state.replicas != found.assigned or state.adding_replicas or state.removing_replicas:
+            return f"moves from {state.replicas} to {found.assigned}"
         if set(state.isr_ids) != set(state.replicas):
             return f"isr {state.isr}"
+        left = [each for each, disk in self._disks.items() if found.tp in disk.logs]
+        if set(left) != set(state.replicas):
+            return f"logs on {left}, replicas {state.replicas}"
         logs = [self._disks[broker_id].logs.get(found.tp) for broker_id in state.replicas]
         kept = [log for log in logs if log is not None]
         start = max((log.log_start_offset for log in kept), default=0)
@@ -100,12 +106,19 @@ class Healing:
         return ""
 
     def _is_for_a_person(self, tp: TopicPartition, state: PartitionState) -> bool:
-        """Tell whether the last leader lost data, and logs end in different epochs (ADR 0049)."""
+        """Tell whether the last leader lost data or its log, and logs end in different epochs.
+
+        A log that was removed, and made again behind the fence, knows no leadership (ADR 0057).
+        """
         disks = [self._disks[broker_id] for broker_id in state.replicas]
         terms = [disk.persisted[tp].term for disk in disks if tp in disk.persisted]
         last = max(terms, key=lambda term: term.leader_epoch, default=NO_TERM)
         leader = IsrEntry(broker_id=last.led_by, broker_epoch=last.led_as)
         if last.led_by in state.replicas and self._disks[last.led_by].covers(leader):
-            return False
+            own = self._disks[last.led_by].persisted.get(tp)
+            if own is not None and own.term != NO_TERM:
+                return False
         logs = [disk.logs[tp] for disk in disks if tp in disk.logs]
-        return len({log.epochs[-1].leader_epoch for log in logs if log.epochs}) > 1
+        # Of a log whose records are all deleted the epoch may be unknown: it counts as another one.
+        ends = {log.epochs[-1].leader_epoch if log.epochs else NO_EPOCH for log in logs if log.end}
+        return len(ends) > 1

@@ -66,6 +66,8 @@ class Invariant(StrEnum):
     LOG_START_IS_COMMITTED = "a log begins where a leader said, at or below what is committed"
     ACKNOWLEDGED_SURVIVES = "an acknowledged record survives at its offset"
     EVERYTHING_HEALS = "when faults end, the cluster heals and everything is answered"
+    MOVES_KEEP_THE_ISR = "a move leaves as many replicas in sync as there were, or all"
+    DELETED_COUNTS_NOT = "a log is deleted when its broker can not be elected any more"
     OFFLINE_NEEDS_LOSS = "a partition stays offline only if its ISR and eligible leaders lost data"
     CORE_HOLDS = "no invariant of our own code is broken"
     NOTHING_ELSE_RAISES = "our own code raises nothing but what it declares"
@@ -137,6 +139,7 @@ class Invariants:
         self.elections = dict.fromkeys(tps, 0)
         self.eligible_elections = 0
         """Elections of a leader that was eligible, and not in the ISR."""
+        self.moves_finished = 0
         self.acknowledged_after = dict.fromkeys(tps, 0)
         """Records acknowledged after an election that was not the first."""
         self.controllers_elected = 0
@@ -146,6 +149,10 @@ class Invariants:
         self._leaders: dict[tuple[TopicPartition, LeaderEpoch], Replica] = {}
         self._leaderships: dict[tuple[BrokerId, TopicPartition], ObservedLeadership] = {}
         self._accepted_epochs: dict[tuple[BrokerId, TopicPartition], LeaderEpoch] = {}
+        self._removed: set[tuple[BrokerId, TopicPartition]] = set()
+        """Brokers that once deleted their log of a partition."""
+        self._last_states: dict[TopicPartition, PartitionState] = {}
+        """The last committed ones, also while the object is lost."""
         self._unchecked: dict[TopicPartition, None] = {}
 
     # --- the store ------------------------------------------------------------------------
@@ -155,6 +162,7 @@ class Invariants:
     ) -> None:
         """Judge a status write that was applied."""
         self.deciding_brokers.add(writer)
+        self._last_states[before.tp] = state
         old, new, tp = before.state, state, before.tp
         _check_members(tp, new)
         rises = old is None or (
@@ -164,8 +172,12 @@ class Invariants:
         )
         if not rises:
             raise InvariantBroken(Invariant.EPOCHS_NEVER_FALL, tp=tp, old=old, new=new)
+        if old is not None:
+            self._on_replicas(tp, old, new)
         self._check_candidates(tp)
         self._check_maximal_isr(tp)
+        if old is None and new.leader != NO_LEADER:
+            self._on_begun_anew(tp)
         if new.leader != NO_LEADER and (old is None or new.leader_epoch != old.leader_epoch):
             self.elections[tp] += 1
             if old is not None and new.leader in {e.broker_id for e in old.eligible_leaders}:
@@ -173,10 +185,32 @@ class Invariants:
             trusted = (e.broker_id for e in new.candidates if self._disks[e.broker_id].covers(e))
             self._check_acknowledged(tp, trusted, all)
 
+    def _on_begun_anew(self, tp: TopicPartition) -> None:
+        """Forget the leaderships of a lost object that left nothing behind (ADR 0032).
+
+        No broker has the partition, so its epochs begin again at zero. That is two leaders of one
+        epoch unless nothing was ever committed, and the former leader's process and log are gone.
+        """
+        if self.committed[tp].values:
+            return
+        for key, leader in list(self._leaders.items()):
+            if key[0] == tp and not leader.alive and tp not in self._disks[leader.broker_id].logs:
+                del self._leaders[key]
+
     def on_status_refused(self, before: StoredPartition, state: PartitionState) -> None:
         """Judge a status write of a current version that the CRD's rules refuse."""
         _check_members(before.tp, state)
         raise InvariantBroken(Invariant.EPOCHS_NEVER_FALL, old=before.state, new=state)
+
+    def _on_replicas(self, tp: TopicPartition, old: PartitionState, new: PartitionState) -> None:
+        """Judge the steps of a move, and count those that end one."""
+        is_over = not new.adding_replicas and not new.removing_replicas
+        if is_over and (old.adding_replicas or old.removing_replicas):
+            self.moves_finished += 1
+        if not set(old.replicas) <= set(new.replicas) and new.reason != STATE_LOST:
+            were = sum(1 for each in old.isr_ids if each in old.original_replicas)
+            if len(new.isr) < min(len(new.replicas), were):
+                raise InvariantBroken(Invariant.MOVES_KEEP_THE_ISR, tp=tp, old=old, new=new)
 
     # --- disks ----------------------------------------------------------------------------
 
@@ -185,6 +219,18 @@ class Invariants:
         key = (broker_id, tp)
         self._matching_ends[key] = min(self._matching_ends.get(key, 0), offset)
         self._unchecked[tp] = None
+
+    def on_deleted(self, broker_id: BrokerId, tp: TopicPartition) -> None:
+        """Judge that the log of a replica is deleted; no topic is, in these worlds."""
+        state = self._last_states.get(tp)
+        if state is None or broker_id in {each.broker_id for each in state.candidates}:
+            raise InvariantBroken(
+                Invariant.DELETED_COUNTS_NOT, tp=tp, broker=broker_id, state=state
+            )
+        self._matching_ends.pop((broker_id, tp), None)
+        self._leaderships.pop((broker_id, tp), None)
+        self._removed.add((broker_id, tp))
+        self._check_acknowledged(tp, self._disks, any)
 
     def on_log_start(self, replica: Replica, tp: TopicPartition, offset: int) -> None:
         """Judge that a log begins later: a leader decides, a follower takes the leader's start."""
@@ -215,6 +261,11 @@ class Invariants:
                 self._on_accepted_epoch(replica, notice.tp, notice.leader_epoch)
                 self._on_leader(replica, notice.tp, notice.leader_epoch)
             case BecameFollower():
+                key = (replica.broker_id, notice.tp)
+                if notice.leader == NO_LEADER and key in self._removed:
+                    # It forgot its epochs with its log. A fence begins below those that it had, and
+                    # is raised above those of the brokers that have logs (ADR 0004).
+                    self._accepted_epochs.pop(key, None)
                 self._on_accepted_epoch(replica, notice.tp, notice.leader_epoch)
                 self._leaderships.pop((replica.broker_id, notice.tp), None)
             case IsrChanged():

@@ -59,6 +59,7 @@ def new_controller(timing: Timing, registration: Registration) -> Controller:
             session_timeout_ms=timing.session_timeout_ms,
             probe_deadline_ms=probe_deadline_ms,
             new_partition_wait_ms=500,
+            preferred_leader_wait_ms=timing.preferred_wait_ms,
         ),
     )
 

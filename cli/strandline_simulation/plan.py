@@ -61,6 +61,15 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """The operator wants a partition to have these replicas from now on."""
+
+    at_ms: int
+    partition: int
+    replicas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
     """How bad network, API server and disks are while faults last; shares are per mille."""
 
@@ -99,6 +108,7 @@ class Timing:
     lease_retry_ms: int = 400
     api_timeout_ms: int = 400
     break_detected_ms: int = 300
+    preferred_wait_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +131,7 @@ class Plan:
     produces: tuple[Produce, ...] = ()
     consumes: tuple[Consume, ...] = ()
     deletes: tuple[Delete, ...] = ()
+    moves: tuple[Move, ...] = ()
 
     @property
     def replication_factor(self) -> int:
@@ -153,4 +164,6 @@ def from_json(text: str) -> Plan:
     found["produces"] = tuple(Produce(**each) for each in found.get("produces", ()))
     found["consumes"] = tuple(Consume(**each) for each in found.get("consumes", ()))
     found["deletes"] = tuple(Delete(**each) for each in found.get("deletes", ()))
+    moves = ({**each, "replicas": tuple(each["replicas"])} for each in found.get("moves", ()))
+    found["moves"] = tuple(Move(**each) for each in moves)
     return Plan(**found)

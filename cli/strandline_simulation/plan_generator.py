@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 
 from .nemesis import KINDS, drawn_kinds
-from .plan import ANY_PEER, Conditions, Consume, Delete, Fault, Plan, Produce, Timing
+from .plan import ANY_PEER, Conditions, Consume, Delete, Fault, Move, Plan, Produce, Timing
 
 WARM_UP_MS = 700
 REQUESTS_AFTER_HEALING_MS = 1_500
@@ -34,22 +34,87 @@ def draw_plan(seed: int) -> Plan:
         min_insync_replicas=min_isr,
         heal_at_ms=heal_at_ms,
         conditions=_conditions(prng, harsh=harsh),
-        timing=_timing(prng),
+        timing=replace(
+            _timing(prng),
+            preferred_wait_ms=Random(f"preferred {seed}").choice((0, 0, 200, 1_000)),
+        ),
         faults=faults,
         produces=_produces(prng, producers, partitions, heal_at_ms),
         consumes=_consumes(prng, partitions, heal_at_ms),
         deletes=_deletes(Random(f"deletes {seed}"), partitions, heal_at_ms),
         flushes=prng.random() < 0.2,
+        moves=_moves(Random(f"moves {seed}"), brokers, partitions, heal_at_ms, min_isr),
         full_followers_tell=True,
     )
     # Drawn last, or apart: the rest of a plan is what it was before volumes could be full, and
     # fsyncs took time.
     sync_max_ms = Random(f"syncs {seed}").choice((5, 60, 500))
-    return replace(
+    plan = replace(
         plan,
         conditions=replace(plan.conditions, sync_max_ms=sync_max_ms),
         faults=plan.faults + _full_volumes(prng, brokers, heal_at_ms),
     )
+    restless = Random(f"restless {seed}")
+    return _with_restless_partitions(plan, restless) if restless.random() < 0.15 else plan
+
+
+def _with_restless_partitions(plan: Plan, prng: Random) -> Plan:
+    """Let partitions move all the time, lose their objects meanwhile, and commands come late.
+
+    What is stored, what brokers accepted and what they have then differ more than anywhere else.
+    """
+    partitions, heal_at_ms = len(plan.assignments), plan.heal_at_ms
+    moves = tuple(
+        _move(prng, plan.brokers, prng.randrange(partitions), heal_at_ms, plan.min_insync_replicas)
+        for _ in range(prng.choice((6, 12, 25)))
+    )
+    lost = tuple(
+        Fault(
+            at_ms=prng.randrange(WARM_UP_MS, heal_at_ms),
+            kind="lose_partition",
+            target=f"partition:{prng.randrange(partitions)}",
+        )
+        for _ in range(prng.choice((0, 1, 3)))
+    )
+    return replace(
+        plan,
+        moves=tuple(sorted(moves, key=lambda each: each.at_ms)),
+        faults=plan.faults + lost,
+        conditions=replace(
+            plan.conditions,
+            duplicates=prng.choice((30, 150)),
+            slow=prng.choice((10, 60)),
+            slow_max_ms=prng.choice((300, 2_000)),
+        ),
+    )
+
+
+def _move(prng: Random, brokers: int, partition: int, heal_at_ms: int, min_isr: int) -> Move:
+    """Draw a move; what fewer than min ISR replicas have alone, the guarantee covers no more."""
+    size = min(brokers, max(min_isr, prng.choice((1, 2, 3, 3, 3, 4))))
+    return Move(
+        at_ms=prng.randrange(WARM_UP_MS, heal_at_ms),
+        partition=partition,
+        replicas=tuple(prng.sample(range(brokers), size)),
+    )
+
+
+def _moves(
+    prng: Random, brokers: int, partitions: int, heal_at_ms: int, min_isr: int
+) -> tuple[Move, ...]:
+    """Draw from a generator of their own: a third of the seeds moves nothing.
+
+    Moves come in pairs at times, so that the second meets the first under way.
+    """
+    moves: list[Move] = []
+    for _ in range(prng.choice((0, 1, 2, 3, 5, 8))):
+        first = _move(prng, brokers, prng.randrange(partitions), heal_at_ms, min_isr)
+        moves.append(first)
+        if prng.random() < 0.3:
+            second = _move(prng, brokers, first.partition, heal_at_ms, min_isr)
+            later_ms = prng.choice((30, 150, 600))
+            moves.append(replace(second, at_ms=first.at_ms + later_ms))
+    return tuple(sorted(moves, key=lambda each: each.at_ms)) if prng.random() < 0.8 else ()
 
 
 def _full_volumes(prng: Random, brokers: int, heal_at_ms: int) -> tuple[Fault, ...]:

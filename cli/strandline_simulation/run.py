@@ -20,6 +20,7 @@ from .hosts import Hosts
 from .invariants import Invariant, InvariantBroken
 from .nemesis import Nemesis
 from .plan import Plan
+from .simulated_operator import SimulatedOperator
 from .virtual_time import VirtualTime
 
 SETTLED_CHECK_INTERVAL_MS = 50
@@ -48,6 +49,7 @@ class ScheduleResult:
     controllers: int
     deciding_brokers: int
     """Different brokers that committed something as controller."""
+    moves_finished: int
     data_losses: int
     awaiting_rejoin_max: int
     """How many replicas of one partition had lost data and not joined again, at the most."""
@@ -72,6 +74,7 @@ class World:
         clients = SimulatedClients(self.environment)
         hosts.wake_all()
         Nemesis(self.environment, hosts)
+        SimulatedOperator(self.environment)
         self.healing = Healing(self.environment, hosts, clients)
 
 
@@ -145,6 +148,7 @@ def _result(world: World, invariant: str, detail: str) -> ScheduleResult:
         eligible_elections=invariants.eligible_elections,
         controllers=invariants.controllers_elected,
         deciding_brokers=len(invariants.deciding_brokers),
+        moves_finished=invariants.moves_finished,
         data_losses=environment.loss_budget.losses,
         awaiting_rejoin_max=environment.loss_budget.awaiting_rejoin_max,
         fault_counts=environment.fault_counts,

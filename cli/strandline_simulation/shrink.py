@@ -31,14 +31,16 @@ class Shrinker:
         size = None
         while size != (size := self._size()) and self._runs_left > 0:
             self._fewer(self._plan.faults, lambda plan, kept: replace(plan, faults=kept))
+            self._fewer(self._plan.moves, lambda plan, kept: replace(plan, moves=kept))
             self._fewer(self._plan.consumes, lambda plan, kept: replace(plan, consumes=kept))
             self._fewer(self._plan.produces, lambda plan, kept: replace(plan, produces=kept))
             self._try(replace(self._plan, conditions=Conditions()))
             self._try(replace(self._plan, timing=Timing()))
         return self._plan
 
-    def _size(self) -> tuple[int, int, int]:
-        return len(self._plan.faults), len(self._plan.produces), len(self._plan.consumes)
+    def _size(self) -> tuple[int, ...]:
+        plan = self._plan
+        return len(plan.faults), len(plan.moves), len(plan.produces), len(plan.consumes)
 
     def _try(self, candidate: Plan) -> bool:
         if self._runs_left <= 0 or candidate == self._plan:

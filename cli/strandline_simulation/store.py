@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from strandline.controller.rebuild import REPLICAS_MAX
 from strandline.model import (
     NO_LEADER,
     STATE_LOST,
@@ -87,6 +88,7 @@ class SimulatedStore:
             )
             for number, assigned in enumerate(plan.assignments)
         }
+        self._placed = {name: found.assigned for name, found in self.partitions.items()}
         self.partition_names = {found.tp: name for name, found in self.partitions.items()}
 
     def _next_version(self) -> str:
@@ -173,10 +175,30 @@ class SimulatedStore:
         self.brokers[found.broker_id] = stored
         return stored
 
+    def wish(self, name: str, replicas: tuple[BrokerId, ...]) -> StoredPartition:
+        """Write the replicas that a partition shall have into its spec."""
+        found = self.partitions[name]
+        wished = replace(
+            found,
+            resource_version=self._next_version(),
+            assigned=replicas,
+            generation=found.generation + 1,
+        )
+        self.partitions[name] = wished
+        return wished
+
     def lose_partition(self, name: str) -> StoredPartition:
-        """Replace a Partition by one without a status, as the operator makes a lost one anew."""
+        """Replace a Partition by one without a status, as the operator makes a lost one anew.
+
+        The operator places it where a new one would be: it does not know where it had moved.
+        """
         lost = replace(
-            self.partitions[name], resource_version=self._next_version(), recover=True, state=None
+            self.partitions[name],
+            resource_version=self._next_version(),
+            recover=True,
+            state=None,
+            assigned=self._placed[name],
+            generation=0,
         )
         self.partitions[name] = lost
         return lost
@@ -196,8 +218,11 @@ class SimulatedStore:
 def is_valid_status(old: PartitionState | None, new: PartitionState) -> bool:
     """Apply the CRD's rules to a status."""
     candidates = [entry.broker_id for entry in new.candidates]
+    moving = (new.adding_replicas, new.removing_replicas)
     well_formed = (
-        (new.leader == NO_LEADER or new.leader in new.isr_ids)
+        len(new.replicas) <= REPLICAS_MAX
+        and all(not each or set(each) < set(new.replicas) for each in moving)
+        and (new.leader == NO_LEADER or new.leader in new.isr_ids)
         and len(set(candidates)) == len(candidates)
         and set(candidates) <= set(new.replicas)
         and (not new.eligible_leaders or len(new.isr) < new.min_insync_replicas)
@@ -209,6 +234,7 @@ def is_valid_status(old: PartitionState | None, new: PartitionState) -> bool:
         and new.controller_epoch >= old.controller_epoch
         and (new == old or _is_next(old, new))
         and (new.leader == old.leader or new.leader_epoch != old.leader_epoch)
+        and (set(old.replicas) <= set(new.replicas) or new.leader_epoch > old.leader_epoch)
     )
 
 

@@ -52,6 +52,7 @@ class Summary:
             ("events per schedule", _mean([o.events for o in self.results])),
             ("leader elections per schedule", _mean([o.elections for o in self.results])),
             ("eligible leaders elected", f"{sum(o.eligible_elections for o in self.results)}"),
+            ("moves finished", f"{sum(o.moves_finished for o in self.results)}"),
             ("controllers per schedule", _mean([o.controllers for o in self.results])),
             ("two brokers decided in", f"{100 * self.handed_over_share:.1f} %"),
             *((f"faults: {word}", f"{fault_counts[word]}") for word in drawn_kinds()),

@@ -148,6 +148,18 @@ class RecreatePartitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MovePartition:
+    """Write other replicas into a Partition's spec, if it is as it was seen (ADR 0057)."""
+
+    body: Object
+    former: tuple[int, ...]
+
+    def __str__(self) -> str:
+        wanted = self.body["spec"]["replicas"]
+        return f"move Partition {name_of(self.body)} from {list(self.former)} to {wanted}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyStatus:
     """Write the operator's part of the status of a cluster or topic."""
 
@@ -181,6 +193,7 @@ Action = (
     | ReleasePods
     | InitialisePartitions
     | RecreatePartitions
+    | MovePartition
     | ApplyStatus
     | PostEvent
 )

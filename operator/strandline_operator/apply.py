@@ -25,6 +25,7 @@ from .actions import (
     EvictPod,
     GrowClaim,
     InitialisePartitions,
+    MovePartition,
     PostEvent,
     RecreatePartitions,
     ReleasePods,
@@ -70,7 +71,7 @@ class Applier:
         Raises:  CoordinationError if the API server refused it or did not answer
         """
         match action:
-            case ApplyObject(body=body) | GrowClaim(body=body):
+            case ApplyObject(body=body) | GrowClaim(body=body) | MovePartition(body=body):
                 await self._apply(body)
             case ReleasePods(stateful_set=found):
                 await self._api.delete(

@@ -61,7 +61,7 @@ def disruption_allowed(partitions: Iterable[StoredPartition]) -> Readiness:
         each.name
         for each in partitions
         if each.state is not None
-        and len(each.state.replicas) > each.state.min_insync_replicas
+        and len(each.state.original_replicas) > each.state.min_insync_replicas
         and _breaks(each.state)
     ]
     if tight:
@@ -77,6 +77,8 @@ def disruption_allowed(partitions: Iterable[StoredPartition]) -> Readiness:
 def not_in_sync(partitions: Iterable[StoredPartition]) -> str:
     """Name the partitions that lack a replica in their ISR, or have no state; "" without any.
 
+    A replica that is being added is not missed: a move goes on behind the restart.
+
     With none of them a broker may go. Each partition then keeps its min ISR, unless it has no more
     replicas than that: its every restart takes it under min ISR, and waiting would not help.
     """
@@ -85,7 +87,7 @@ def not_in_sync(partitions: Iterable[StoredPartition]) -> str:
         if each.state is None
         else f"{each.name} ({in_sync(each.state)})"
         for each in partitions
-        if each.state is None or set(each.state.replicas) != set(each.state.isr_ids)
+        if each.state is None or not set(each.state.original_replicas) <= set(each.state.isr_ids)
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from strandline.kube.api import Object
 from strandline.kube.objects import CLUSTER_LABEL, DEFAULT_CLUSTER
@@ -20,6 +21,7 @@ from .actions import (
     CreateCluster,
     EvictPod,
     InitialisePartitions,
+    MovePartition,
     PostEvent,
     RecreatePartitions,
     ReleasePods,
@@ -40,7 +42,7 @@ from .observed import (
     Ownership,
 )
 from .operator_config import OperatorConfig
-from .placement import on_logs, place_topic
+from .placement import on_logs, place_topic, resized
 from .pod_settings import NodeSpread, SpreadDecision
 from .rolling import RollingStep, rolling_step
 from .status import (
@@ -56,6 +58,9 @@ from .status import (
     topic_readiness,
     topic_status,
 )
+
+MOVES_IN_A_PASS_MAX: Final = 100
+"""Specs that one pass writes when the replication factor changes; the next pass goes on."""
 
 
 def plan_cluster(
@@ -380,9 +385,40 @@ def _plan_partitions(
         actions.append(RecreatePartitions(about=desired.ref, bodies=tuple(bodies)))
     if initialised < desired.partitions:
         return [*actions, _initialise(desired, observed, cluster, now)]
+    actions += _moves(desired, observed, cluster)
     counts = partition_counts(observed.partitions.values(), desired.partitions)
     readiness = topic_readiness(desired, counts, observed.partitions)
     return actions + _topic_status_actions(desired, observed, readiness, now, is_reconciled=True)
+
+
+def _moves(
+    desired: DesiredTopic, observed: ObservedTopic, cluster: DesiredCluster
+) -> list[MovePartition]:
+    """Return the moves that give partitions the desired number of replicas, some at a time.
+
+    One without a status has its first replicas still to come. The controller bounds how many move.
+    """
+    factor = desired.replication_factor
+    wrong = [
+        (number, each, each.state)
+        for number, each in sorted(observed.partitions.items())
+        if len(each.assigned) != factor and each.state is not None
+    ][:MOVES_IN_A_PASS_MAX]
+    usual = place_topic(
+        desired.topic_id,
+        [number for number, _, _ in wrong],
+        brokers=cluster.broker_ids,
+        replication_factor=factor,
+    )
+    return [
+        MovePartition(
+            body=resources.moved_partition(
+                each, resized(each.assigned, usual[number], in_sync=state.isr_ids)
+            ),
+            former=each.assigned,
+        )
+        for number, each, state in wrong
+    ]
 
 
 def _initialise(

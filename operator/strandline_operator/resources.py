@@ -17,7 +17,7 @@ from strandline.config.broker import Ports
 from strandline.config.replication import ControllerConfig
 from strandline.kube.api import Object
 from strandline.kube.objects import CLUSTER_LABEL, DEFAULT_CLUSTER
-from strandline.model import AdvertisedAddress, BrokerId
+from strandline.model import AdvertisedAddress, BrokerId, StoredPartition
 
 from . import external, kinds, pod_settings
 from .actions import PostEvent
@@ -348,6 +348,13 @@ def partition(
             "recover": recover,
         },
     }
+
+
+def moved_partition(stored: StoredPartition, replicas: Sequence[BrokerId]) -> Object:
+    """Return the change of a Partition's replicas: a compare-and-swap on the object as seen."""
+    metadata = {"name": stored.name, "resourceVersion": stored.resource_version}
+    spec = {"replicas": list(replicas)}
+    return {**kinds.PARTITION.type_meta, "metadata": metadata, "spec": spec}
 
 
 # --- for both ----------------------------------------------------------------------------

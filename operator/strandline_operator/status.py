@@ -151,16 +151,24 @@ def copies_message(observed: ObservedTopic) -> str:
 
 def partition_counts(partitions: Iterable[StoredPartition], total: int) -> dict[str, int]:
     """Count partitions; one without a leader, a status or an object is offline."""
-    states = _states(partitions)
+    found = list(partitions)
+    states = _states(found)
     online = sum(state.leader != NO_LEADER for state in states)
     return {
         "total": total,
         "online": online,
         "offline": total - online,
-        "underReplicated": sum(len(state.isr) < len(state.replicas) for state in states),
+        "underReplicated": sum(len(state.isr) < len(state.original_replicas) for state in states),
         "underMinIsr": sum(len(state.isr) < state.min_insync_replicas for state in states),
         "atMinIsr": sum(len(state.isr) == state.min_insync_replicas for state in states),
+        "moving": sum(each.state is not None and _moves(each, each.state) for each in found),
     }
+
+
+def _moves(partition: StoredPartition, state: PartitionState) -> bool:
+    """Tell whether a partition is not where its spec says, or about to be."""
+    is_moving = bool(state.adding_replicas or state.removing_replicas)
+    return is_moving or set(state.replicas) != set(partition.assigned)
 
 
 def topic_readiness(

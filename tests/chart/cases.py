@@ -13,6 +13,7 @@ from typing import Any, Final
 from .broker_row_cases import BROKER_ROW, BROKER_ROW_BOUNDS, STORAGE_STATUS
 from .cluster_lists import CLUSTER_LISTS, CLUSTER_LISTS_BOUNDS
 from .listener_cases import EXTERNAL_LISTENER, LISTENER_BOUNDS, REGISTRATION_BOUNDS
+from .partition_cases import PARTITION_BOUNDS
 from .pod_cases import POD_BOUNDS, POD_SPEC, SPREAD_STATUS
 from .settings_cases import (
     RUNNING_SETTINGS,
@@ -69,7 +70,7 @@ def _condition(**changes: Any) -> Manifest:
     return {**whole, **changes}
 
 
-_COUNTS = ("total", "online", "offline", "underReplicated", "underMinIsr", "atMinIsr")
+_COUNTS = ("total", "online", "offline", "underReplicated", "underMinIsr", "atMinIsr", "moving")
 
 
 def _manifest(kind: str, name: str, spec: Manifest, status: Manifest) -> Manifest:
@@ -196,9 +197,12 @@ COMPLETE: Final[dict[str, Manifest]] = {
             "replicas": [0, 1, 2],
             "recover": False,
             "rebuildWithout": [],
+            "electPreferredIn": 4,
         },
         {
             "replicas": [0, 1, 2],
+            "addingReplicas": [2],
+            "removingReplicas": [1],
             "leader": 0,
             "leaderEpoch": 4,
             "partitionEpoch": 7,
@@ -275,17 +279,18 @@ def _retention(path: str) -> dict[str, dict[str, tuple[Any, Any]]]:
 
 
 _BROKER_EPOCH_MAX = (1 << 24) - 1
-_NINE = list(range(9))
-_TEN = list(range(10))
+_NINE, _TEN = list(range(9)), list(range(10))
+_MOST, _OVER = list(range(18)), list(range(19))
 _NONE_ELIGIBLE: Final[Manifest] = {"status.elr": [], "status.elrBrokerEpochs": []}
+_NOT_MOVING = {**_NONE_ELIGIBLE, "status.addingReplicas": GONE, "status.removingReplicas": GONE}
 _LED_BY_TWO: Final = {
     "status.isr": [2],
     "status.isrBrokerEpochs": [6],
     "status.leader": 2,
     **_NONE_ELIGIBLE,
 }
-_NINE_ELIGIBLE: Final = {
-    "status.replicas": _NINE,
+_MOST_ELIGIBLE: Final = {
+    "status.replicas": _MOST,
     "status.isr": [],
     "status.isrBrokerEpochs": [],
     "status.leader": -1,
@@ -398,6 +403,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
         **RUNNING_SETTINGS_BOUNDS,
     },
     "Partition": {
+        **PARTITION_BOUNDS,
         "spec.topicId": {
             "maxLength": (TOPIC_ID, TOPIC_ID + "0"),
             "pattern": (OTHER_TOPIC_ID, TOPIC_ID.replace("-", "_")),
@@ -410,8 +416,6 @@ BOUNDS: Final[dict[str, Bounds]] = {
                 Also(value=1000, others={"metadata.name": "orders-1000"}),
             ),
         },
-        "spec.replicas": {"minItems": ([1], []), "maxItems": (_NINE, _TEN)},
-        "spec.replicas[]": {"minimum": (0, -1), "maximum": (99, 100)},
         "spec.rebuildWithout": {
             "maxItems": (
                 Also(value=_NINE[1:], others={"spec.replicas": _NINE}),
@@ -422,7 +426,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
             "minItems": (
                 Also(
                     value=[0],
-                    others={"status.isr": [0], "status.isrBrokerEpochs": [5], **_NONE_ELIGIBLE},
+                    others={**_NOT_MOVING, "status.isr": [0], "status.isrBrokerEpochs": [5]},
                 ),
                 Also(
                     value=[],
@@ -430,59 +434,58 @@ BOUNDS: Final[dict[str, Bounds]] = {
                         "status.isr": [],
                         "status.isrBrokerEpochs": [],
                         "status.leader": -1,
-                        **_NONE_ELIGIBLE,
+                        **_NOT_MOVING,
                     },
                 ),
             ),
-            "maxItems": (_NINE, _TEN),
+            "maxItems": (_MOST, _OVER),
+        },
+        **{
+            f"status.{field}": {
+                "maxItems": (
+                    Also(value=_MOST[1:], others={"status.replicas": _MOST}),
+                    Also(value=_MOST, others={"status.replicas": _MOST}),
+                )
+            }
+            for field in ("addingReplicas", "removingReplicas")
         },
         "status.replicas[]": {
             "minimum": (Also(value=0, others=_LED_BY_TWO), Also(value=-1, others=_LED_BY_TWO)),
             "maximum": (Also(value=99, others=_LED_BY_TWO), Also(value=100, others=_LED_BY_TWO)),
         },
-        "status.leaderEpoch": {"minimum": (0, -1), "maximum": (_INT31, _INT31 + 1)},
-        "status.partitionEpoch": {"minimum": (0, -1), "maximum": (_INT31, _INT31 + 1)},
         "status.isr": {
             "maxItems": (
                 Also(
-                    value=_NINE,
+                    value=_MOST,
                     others={
-                        "status.replicas": _NINE,
-                        "status.isrBrokerEpochs": [1] * 9,
+                        "status.replicas": _MOST,
+                        "status.isrBrokerEpochs": [1] * 18,
                         **_NONE_ELIGIBLE,
                     },
                 ),
-                _TEN,
+                _OVER,
             )
         },
         "status.isrBrokerEpochs": {
             "maxItems": (
                 Also(
-                    value=[1] * 9,
-                    others={"status.replicas": _NINE, "status.isr": _NINE, **_NONE_ELIGIBLE},
+                    value=[1] * 18,
+                    others={"status.replicas": _MOST, "status.isr": _MOST, **_NONE_ELIGIBLE},
                 ),
-                [1] * 10,
+                [1] * 19,
             )
         },
         "status.elr": {
             "maxItems": (
-                Also(value=_NINE, others={**_NINE_ELIGIBLE, "status.elrBrokerEpochs": [1] * 9}),
-                _TEN,
+                Also(value=_MOST, others={**_MOST_ELIGIBLE, "status.elrBrokerEpochs": [1] * 18}),
+                _OVER,
             )
         },
         "status.elrBrokerEpochs": {
             "maxItems": (
-                Also(value=[1] * 9, others={**_NINE_ELIGIBLE, "status.elr": _NINE}),
-                [1] * 10,
+                Also(value=[1] * 18, others={**_MOST_ELIGIBLE, "status.elr": _MOST}),
+                [1] * 19,
             )
-        },
-        "status.elrBrokerEpochs[]": {
-            "minimum": (1, 0),
-            "maximum": (_BROKER_EPOCH_MAX, _BROKER_EPOCH_MAX + 1),
-        },
-        "status.isrBrokerEpochs[]": {
-            "minimum": (1, 0),
-            "maximum": (_BROKER_EPOCH_MAX, _BROKER_EPOCH_MAX + 1),
         },
         "status.minInsyncReplicas": {
             "minimum": (
@@ -492,7 +495,5 @@ BOUNDS: Final[dict[str, Bounds]] = {
             "maximum": (9, 10),
         },
         "status.controllerEpoch": {"minimum": (1, 0), "maximum": (_INT31, _INT31 + 1)},
-        "status.recovery": {"enum": ("Unclean", "Dirty")},
-        "status.reason": {"maxLength": ("r" * 1024, "r" * 1025)},
     },
 }

@@ -35,6 +35,8 @@ _ODD_LEADER: Final[list[Manifest]] = [
     {"status.isr": [], "status.isrBrokerEpochs": []},
 ]
 _NO_ELR: Final[Manifest] = {"status.elr": GONE, "status.elrBrokerEpochs": GONE}
+_NOT_MOVING: Final[Manifest] = {"status.addingReplicas": GONE, "status.removingReplicas": GONE}
+_WITHOUT_ONE: Final[Manifest] = {**_NO_ELR, **_NOT_MOVING, "status.replicas": [0, 2]}
 PARTITION_RULES: Final = [
     Rule(
         kind="Partition",
@@ -143,20 +145,33 @@ PARTITION_RULES: Final = [
     ),
     Rule(
         kind="Partition",
-        message="spec.replicas cannot be changed, because partitions are not reassigned yet",
-        on="spec",
-        refused={"spec.replicas": [1, 0, 2]},
-        accepted={"spec.replicas": [0, 1, 2]},
+        message="fewer replicas need a higher status.leaderEpoch, which ends what the removed "
+        "brokers do",
+        on="status",
+        refused={**_WITHOUT_ONE, "status.partitionEpoch": 8},
+        accepted={**_WITHOUT_ONE, "status.partitionEpoch": 8, "status.leaderEpoch": 5},
     ),
     *(
         Rule(
             kind="Partition",
-            message="spec.rebuildWithout must name members of spec.replicas, and not all of them",
+            message=f"status.{field} must hold only members of status.replicas, and not all of "
+            "them",
+            on="status",
+            refused={f"status.{field}": wrong, "status.partitionEpoch": 8},
+            accepted={f"status.{field}": [2], "status.partitionEpoch": 8},
+        )
+        for field in ("addingReplicas", "removingReplicas")
+        for wrong in ([3], [0, 1, 2])
+    ),
+    *(
+        Rule(
+            kind="Partition",
+            message="spec.rebuildWithout must not name all members of spec.replicas",
             on="spec",
             refused={"spec.rebuildWithout": wrong},
-            accepted={"spec.rebuildWithout": [1]},
+            accepted={"spec.rebuildWithout": [1, 3]},
         )
-        for wrong in ([3], [0, 1, 2])
+        for wrong in ([0, 1, 2], [0, 1, 2, 3])
     ),
     *(
         Rule(

@@ -245,14 +245,6 @@ _TOPIC: Final = [
         refused={"spec.partitions": 5},
         accepted={"spec.partitions": 7},
     ),
-    Rule(
-        kind="ReplicatedTopic",
-        message="spec.replicationFactor cannot be changed, because partitions are not reassigned "
-        "yet",
-        on="spec",
-        refused={"spec.replicationFactor": 2},
-        accepted={"spec.uncleanLeaderElection": GONE},
-    ),
 ]
 
 _BROKER: Final = [

@@ -154,6 +154,13 @@ def test_without_that_leader_logs_that_end_in_different_epochs_are_for_a_person(
     assert [entry.broker_id for entry in given_up] == [0]
 
 
+def test_a_last_leader_whose_log_was_removed_and_made_again_does_not_lead() -> None:
+    moved_away = led(log(4, 10), 4, leader=1, led_as=8)
+    assert chosen(moved_away, led(EMPTY, 4, leader=1, led_as=8), EMPTY) == ((1, 8),)
+    assert chosen(moved_away, EMPTY, EMPTY) == ((0, 7),)
+    assert chosen(moved_away, EMPTY, log(3, 10)) == (), "it does not tell which of them has all"
+
+
 def test_a_partition_without_any_record_is_new() -> None:
     assert chosen(EMPTY, EMPTY, EMPTY) == ((0, 7), (1, 8), (2, 9))
 

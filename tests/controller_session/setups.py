@@ -81,6 +81,7 @@ def view(tp: TopicPartition = TP, role: RoleName = RoleName.FOLLOWER) -> Partiti
         accepted_partition_epoch=PartitionEpoch(7),
         term=LeaderTerm(leader_epoch=LeaderEpoch(3), led_by=BrokerId(2), led_as=BrokerEpoch(6)),
         replicas=(),
+        original_replicas=(),
         isr=(),
         eligible_leaders=(),
         maximal_isr=frozenset(),

@@ -48,8 +48,12 @@ def partition_states(draw: st.DrawFn) -> PartitionState:
         if broker_id not in {entry.broker_id for entry in isr}
     )
     leaders = [NO_LEADER, *(entry.broker_id for entry in isr)]
+    replicas = tuple(draw(broker_ids))
+    moving = len(replicas) and draw(st.integers(0, len(replicas) - 1))
     return PartitionState(
-        replicas=tuple(draw(broker_ids)),
+        replicas=replicas,
+        adding_replicas=replicas[:moving],
+        removing_replicas=replicas[len(replicas) - moving :],
         leader=draw(st.sampled_from(leaders)),
         leader_epoch=LeaderEpoch(draw(epochs)),
         partition_epoch=PartitionEpoch(draw(epochs)),

@@ -55,11 +55,12 @@ def make_group(
     made: list[BrokerGroup] = []
     kubeconfig = objects.broker_account(control_plane, namespace)
 
-    def make(*, watched: bool = False, **settings: object) -> BrokerGroup:
+    def make(*, brokers: int = 3, watched: bool = False, **settings: object) -> BrokerGroup:
         group = BrokerGroup(
             tmp_path,
             control_plane,
             namespace,
+            brokers=brokers,
             kubeconfig=kubeconfig,
             settings=dict(settings),
             entry=WATCHED_ENTRY if watched else MAIN_ENTRY,

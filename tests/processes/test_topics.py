@@ -177,7 +177,9 @@ def test_a_lost_partition_goes_on_without_a_broker_that_a_person_gives_up(
     group.create_partitions("given-up", topic_id, 1, recover=True)
     group.wait_partition("given-up", "a reason", lambda status: status["reason"] == "StateLost")
     for wrong in ([7], [0, 1, 2]):
-        with pytest.raises(ConfigError, match=r"some of the replicas"):
+        with pytest.raises(
+            ConfigError, match=r"some of the brokers \[0, 1, 2\], and not all of the replicas"
+        ):
             recover(kubernetes, "given-up-0", wrong)
     said = recover(kubernetes, "given-up-0", [gone])
     assert f"records that only brokers [{gone}] had are lost" in said

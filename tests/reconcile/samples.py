@@ -15,6 +15,7 @@ from strandline_operator.actions import (
     EvictPod,
     GrowClaim,
     InitialisePartitions,
+    MovePartition,
     PostEvent,
     RecreatePartitions,
     ReleasePods,
@@ -165,6 +166,9 @@ class World:
                     self.remove(gone.kind, gone.name)
                 case GrowClaim(body=body):
                     self._grow(body)
+                case MovePartition(body=body):
+                    moved = self.get(kinds.PARTITION, body["metadata"]["name"])
+                    self.put({**moved, "spec": {**moved["spec"], **body["spec"]}})
                 case PostEvent() | RemoveConfigMaps():
                     pass
 

@@ -31,12 +31,21 @@ REFUSAL = Readiness(reason="Forbidden", message="could not do it: 403 no", refus
 CREATE = PostEvent(about=World(topic()).cache.topics()[0].ref, reason="A", message="b")
 
 
-def led(number: int, *, isr: list[int], leader: int = 0, least: int = 2) -> Manifest:
+def led(
+    number: int,
+    *,
+    isr: list[int],
+    leader: int = 0,
+    least: int = 2,
+    adding: tuple[int, ...] = (),
+) -> Manifest:
     """Return a Partition of `orders` with replicas 0, 1 and 2 and this state."""
     found = partition(f"orders-{number}", "uid-orders", number)
     found["metadata"]["labels"] = {"strandline.dev/cluster": "default"}
+    found["spec"]["replicas"] = [0, 1, 2]
     state = {**COMPLETE["Partition"]["status"], "reason": "", "elr": [], "elrBrokerEpochs": []}
     state |= {"replicas": [0, 1, 2], "leader": leader, "isr": isr, "minInsyncReplicas": least}
+    state |= {"addingReplicas": list(adding), "removingReplicas": []}
     return {**found, "status": {**state, "isrBrokerEpochs": [1] * len(isr)}}
 
 

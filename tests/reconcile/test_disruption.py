@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from strandline_operator import kinds
+from strandline_operator.disruption import not_in_sync
+from strandline_operator.observe import read_partition
 
 from .samples import Manifest
 from .test_conditions import conditions_after, led, planned, running, shown
@@ -84,3 +86,15 @@ def test_a_closed_budget_names_the_partitions_and_costs_no_readiness() -> None:
     assert shown(found)["DisruptionAllowed"] == "False WouldBreakMinIsr"
     assert found["DisruptionAllowed"]["message"].endswith(": orders-1")
     assert shown(found)["Ready"] == "True AllBrokersReady"
+
+
+def test_a_replica_that_is_being_added_is_not_missed() -> None:
+    moving, behind = led(0, isr=[0, 1], adding=(2,)), led(1, isr=[0, 1])
+    assert budget(led(0, isr=[0, 1], least=1, adding=(2,))) == 1
+    assert not not_in_sync([read_partition(moving).stored])
+    assert not_in_sync([read_partition(behind).stored]).startswith("orders-1 (ISR [0, 1] of")
+
+
+def test_a_partition_that_had_no_spare_replica_before_its_move_does_not_close_the_budget() -> None:
+    assert budget(led(0, isr=[0, 1], adding=(2,))) == 1
+    assert budget(led(0, isr=[0, 1])) == 0

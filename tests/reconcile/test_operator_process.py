@@ -166,6 +166,7 @@ def test_a_topic_with_leaders_becomes_ready(operator: OperatorProcess) -> None:
         "underReplicated": 1,
         "underMinIsr": 0,
         "atMinIsr": 1,
+        "moving": 0,
     }
     printed = operator.kubectl("get", "part", "one-0", "--no-headers").split()
     replicas = json.dumps(spec["replicas"], separators=(",", ":"))

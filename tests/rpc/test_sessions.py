@@ -54,6 +54,7 @@ from strandline.core.events import (
 from strandline.errors import ErrorCode
 from strandline.model import (
     NO_LEADER,
+    TOPIC_DELETED,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -93,6 +94,8 @@ STATE = PartitionState(
     controller_epoch=CONTROLLER_EPOCH,
     recovery=Recovery.UNCLEAN,
     reason="Why",
+    adding_replicas=(ONE,),
+    removing_replicas=(BrokerId(2), BrokerId(0)),
 )
 COMMAND = PartitionCommand(
     tp=TP,
@@ -351,9 +354,15 @@ def test_messages_of_the_controller_become_events_of_the_core() -> None:
             removed=(TP,),
             full=False,
         )
-        ends.server.perform(SendStopReplica(**ids, **fences, request_id=3, partitions=(TP,)))
-        stop = StopReplicaReceived(request_id=3, partitions=(TP,), **fences)
-        assert await ends.messages.get() == stop
+        for removed_at in (TOPIC_DELETED, PartitionEpoch(7)):
+            ends.server.perform(
+                SendStopReplica(
+                    **ids, **fences, request_id=3, partitions=(TP,), removed_at=removed_at
+                )
+            )
+            assert await ends.messages.get() == StopReplicaReceived(
+                request_id=3, partitions=(TP,), removed_at=removed_at, **fences
+            )
         ends.server.perform(SendRestoreReplica(**ids, **fences, request_id=4, partitions=(TP,)))
         restore = RestoreReplica(request_id=4, partitions=(TP,), **fences)
         assert await ends.messages.get() == restore

@@ -36,12 +36,14 @@ def cluster(
     min_isr: int = 1,
     controllers: tuple[int, ...] = (),
     partitions: int = 1,
+    replicas: tuple[int, ...] = (),
     **figures: int,
 ) -> None:
     """Start brokers 0, 1, ..., each assigned to every partition of the topic orders.
 
-    With controllers=, these brokers run controllers that decide; without, the script decides.
-    Further keys are settings of the core. With partitions=0 there is no topic yet.
+    With replicas=, only these are assigned. With controllers=, these brokers run controllers that
+    decide; without, the script decides. Further keys are settings of the core. With partitions=0
+    there is no topic yet.
     """
     if story.world.replication.brokers:
         raise ScenarioError("a story has one cluster")
@@ -54,8 +56,9 @@ def cluster(
     if partitions:
         story.world.put_topic(topic(min_isr=min_isr))
     for number in range(partitions):
-        state = None if controllers else _unborn(ids, min_isr)
-        story.world.put_partition(state, number=number, assigned=ids)
+        assigned = replicas or ids
+        state = None if controllers else _unborn(assigned, min_isr)
+        story.world.put_partition(state, number=number, assigned=assigned)
     for broker_id in controllers:
         story.world.add_node(broker_id)
     if not controllers:

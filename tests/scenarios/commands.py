@@ -102,6 +102,8 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command(controller_commands.time_out, "time_out"),
         Command(controller_commands.write, "write leader=1 isr=0,1 leader_epoch=1"),
         Command(controller_commands.delete_partition, "delete_partition partition=0"),
+        Command(controller_commands.assign, "assign replicas=3,1,2"),
+        Command(controller_commands.ask_preferred, "ask_preferred leader_epoch=1"),
         Command(controller_commands.make_partition, "make_partition partition=0 recover=yes"),
         Command(controller_commands.delete_topic, "delete_topic"),
         Command(controller_commands.take_lease, "take_lease broker=1"),

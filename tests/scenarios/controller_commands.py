@@ -17,6 +17,7 @@ from strandline.controller.events import (
 from strandline.controller.store_events import (
     HolderDied,
     PartitionDeleted,
+    PartitionObserved,
     TopicDeleted,
     WatchLost,
 )
@@ -28,6 +29,7 @@ from strandline.model import (
     LeaderEpoch,
     PartitionEpoch,
     PartitionState,
+    StoredPartition,
 )
 from tests.support.world.controllers import ControllerNode
 from tests.support.world.network import Mode
@@ -268,16 +270,44 @@ def delete_partition(story: Story, *, partition: int, name: str = "") -> None:
     story.world.show(PartitionDeleted(name=found.name, tp=found.tp))
 
 
-def make_partition(story: Story, *, partition: int, recover: bool = False, name: str = "") -> None:
+def assign(story: Story, *, replicas: tuple[int, ...], partition: int = 0) -> None:
+    """Write the replicas that a partition shall have into its spec."""
+    found = story.world.store.partitions[f"{NAME}-{partition}"]
+    _wish(story, replace(found, assigned=tuple(map(BrokerId, replicas))))
+
+
+def ask_preferred(story: Story, *, leader_epoch: int, partition: int = 0) -> None:
+    """Ask in a partition's spec for its first replica to be elected in this leader epoch."""
+    found = story.world.store.partitions[f"{NAME}-{partition}"]
+    _wish(story, replace(found, elect_preferred_in=LeaderEpoch(leader_epoch)))
+
+
+def _wish(story: Story, wished: StoredPartition) -> None:
+    version, generation = story.world.store.next_version(), wished.generation + 1
+    wished = replace(wished, resource_version=version, generation=generation)
+    story.world.store.partitions[wished.name] = wished
+    story.world.show(PartitionObserved(partition=wished))
+    story.world.settle()
+
+
+def make_partition(
+    story: Story,
+    *,
+    partition: int,
+    recover: bool = False,
+    replicas: tuple[int, ...] = (),
+    name: str = "",
+) -> None:
     """Create a Partition object without a status, as the operator does; recover: it was lost.
 
-    With name= it is another object of the partition than the operator's.
+    Assigned are all brokers, or replicas=. With name= it is another object of the partition than
+    the operator's.
     """
     story.world.put_partition(
         None,
         number=partition,
         recover=recover,
-        assigned=tuple(story.world.replication.brokers),
+        assigned=replicas or tuple(story.world.replication.brokers),
         name=name,
     )
 

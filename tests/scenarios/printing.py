@@ -72,6 +72,9 @@ def state_text(state: PartitionState) -> str:
         f"controller_epoch={state.controller_epoch}",
         f"min_isr={state.min_insync_replicas}",
     ]
+    if state.adding_replicas or state.removing_replicas:
+        moving = f"adding={value(state.adding_replicas)} removing={value(state.removing_replicas)}"
+        parts.append(f"replicas={value(state.replicas)} {moving}")
     if state.eligible_leaders:
         parts.append(f"elr={value(state.eligible_leaders)}")
     if state.recovery is not Recovery.CLEAN:

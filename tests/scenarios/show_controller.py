@@ -20,7 +20,13 @@ from strandline.controller.effects import (
     WriteLease,
     WritePartitionStatus,
 )
-from strandline.model import ClusterRecord, ControllerRecord, LeaseRecord, PartitionCommand
+from strandline.model import (
+    TOPIC_DELETED,
+    ClusterRecord,
+    ControllerRecord,
+    LeaseRecord,
+    PartitionCommand,
+)
 from tests.support.world.network import STORE
 from tests.support.world.store import StoreRead
 from tests.support.world.values import NAME
@@ -92,7 +98,9 @@ def _epochs(effect: Command) -> str:
 
 
 def _deleted_or_restored(effect: SendStopReplica | SendRestoreReplica) -> str:
-    return f"{_epochs(effect)} {value(effect.partitions)}"
+    removed = getattr(effect, "removed_at", TOPIC_DELETED)
+    why = "" if removed == TOPIC_DELETED else f" removed_at={removed}"
+    return f"{_epochs(effect)} {value(effect.partitions)}{why}"
 
 
 def _sent(effect: SendFullState | SendLeaderAndIsr | SendUpdateMetadata) -> str:

@@ -12,6 +12,7 @@ from strandline_simulation.run import run
 from strandline_simulation.summary import failure_report
 from tests.simulation import directed
 from tests.simulation.flush_mutants import FLUSH_MUTANTS
+from tests.simulation.move_plans import FOUND_IN_MOVES_BY_SEARCH, PLANTED_IN_MOVES
 from tests.simulation.mutants import (
     ELIGIBLE_WITHOUT_EPOCH_CHECK,
     EVERY_REPLICA_IS_ELIGIBLE,
@@ -173,6 +174,7 @@ PLANTED = {
         NEVER_DIAL_AGAIN,
         Invariant.EVERYTHING_HEALS,
     ),
+    **PLANTED_IN_MOVES,
 }
 """The plan, the planted bug, and the invariant that it breaks, by name of the story."""
 
@@ -187,7 +189,9 @@ def test_the_planted_bug_breaks_the_invariant(plan: Plan, mutant: Mutant, invari
 
 def test_every_invariant_is_broken_by_some_planted_bug() -> None:
     by_plan = {invariant for _, _, invariant in PLANTED.values()}
-    by_search = {mutant.breaks for mutant in FOUND_BY_SEARCH + FLUSH_MUTANTS}
+    by_search = {
+        mutant.breaks for mutant in FOUND_BY_SEARCH + FLUSH_MUTANTS + FOUND_IN_MOVES_BY_SEARCH
+    }
     assert by_plan | by_search == set(Invariant)
 
 

@@ -52,26 +52,36 @@ class Pictured:
         return None
 
 
-class Lab:
-    """Broker 1 leads, brokers 1 and 2 have three acknowledged records, broker 3 has none."""
+def became_leader(epoch: LeaderEpoch) -> BecameLeader:
+    return BecameLeader(tp=TP, topic_name="topic", leader_epoch=epoch, start_offset=0, isr=ENTRIES)
 
-    def __init__(self) -> None:
+
+class Lab:
+    """Broker 1 leads, brokers 1 and 2 have three acknowledged records, broker 3 has none.
+
+    Or other records, of which other logs are left, and perhaps not the process that led.
+    """
+
+    def __init__(
+        self,
+        records: tuple[int, ...] = (7, 8, 9),
+        logs: tuple[int, ...] = (1, 2),
+        *,
+        alive: bool = True,
+    ) -> None:
         store = SimulatedStore(JOIN_BELOW_EPOCH_START)
         self.before = store.partitions["topic-0"]
         self.disks = {broker_id: SimulatedDisk(log_dir_id="x") for broker_id in store.brokers}
         self.invariants = Invariants(store, self.disks)
         for broker_id in (1, 2):
             log = self.disks[BrokerId(broker_id)].logs[TP] = RecordLog()
-            log.append(new_batch(0, LeaderEpoch(0), (7, 8, 9)))
-        leader = Pictured()
-        self.invariants.on_notice(
-            leader,
-            BecameLeader(
-                tp=TP, topic_name="topic", leader_epoch=LeaderEpoch(0), start_offset=0, isr=ENTRIES
-            ),
-        )
-        self.invariants.on_notice(leader, HighWatermarkAdvanced(tp=TP, high_watermark=3))
-        self.invariants.on_acknowledged(leader, TP, 0, (7, 8, 9))
+            log.append(new_batch(0, LeaderEpoch(0), records))
+        leader = Pictured(alive=alive)
+        self.invariants.on_notice(leader, became_leader(LeaderEpoch(0)))
+        self.invariants.on_notice(leader, HighWatermarkAdvanced(tp=TP, high_watermark=len(records)))
+        self.invariants.on_acknowledged(leader, TP, 0, records)
+        for broker_id in {1, 2} - {*logs}:
+            del self.disks[BrokerId(broker_id)].logs[TP]
 
     def lose(self, broker_id: int) -> None:
         self.disks[BrokerId(broker_id)].wipe("y")
@@ -133,3 +143,30 @@ def test_a_refused_write_names_what_it_would_have_broken(
     with pytest.raises(InvariantBroken) as raised:
         lab.invariants.on_status_refused(replace(lab.before, state=STATE), state)
     assert raised.value.invariant == invariant
+
+
+def begin_anew(lab: Lab) -> None:
+    """Let broker 2 lead in epoch 0, as broker 1 did of an object that is lost."""
+    anew = replace(STATE, leader=BrokerId(2), isr=(ENTRIES[1],))
+    lab.invariants.on_status_written(BrokerId(0), replace(lab.before, state=None), anew)
+    leader = Pictured(broker_id=BrokerId(2), incarnation="pod-2.1")
+    lab.invariants.on_notice(leader, became_leader(LeaderEpoch(0)))
+
+
+def test_a_partition_that_left_nothing_behind_begins_with_epoch_0_again() -> None:
+    begin_anew(Lab(records=(), logs=(), alive=False))
+
+
+@pytest.mark.parametrize(
+    "lab",
+    [
+        Lab(records=(), logs=(), alive=True),
+        Lab(records=(), logs=(1,), alive=False),
+        Lab(records=(7, 8, 9), logs=(2,), alive=False),
+    ],
+    ids=["process", "log", "records"],
+)
+def test_an_epoch_has_two_leaders_if_anything_of_the_first_is_left(lab: Lab) -> None:
+    with pytest.raises(InvariantBroken) as raised:
+        begin_anew(lab)
+    assert raised.value.invariant == Invariant.ONE_LEADER_PER_EPOCH

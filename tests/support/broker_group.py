@@ -6,6 +6,7 @@ fail these tests; a test with an operator of its own says so.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -159,6 +160,28 @@ class BrokerGroup:
             manifest["spec"].update(replicas=list(replicas), recover=recover)
             manifests.append(manifest)
         self.control_plane.apply(manifests)
+
+    def move(self, topic: str, *replicas: int, number: int = 0) -> None:
+        """Write the replicas that a partition shall have into its spec."""
+        patch = json.dumps({"spec": {"replicas": replicas}})
+        name = f"{topic}-{number}"
+        self.control_plane.kubectl(
+            *("patch", "partition", name, "-n", self.namespace, "--type=merge", "-p", patch)
+        )
+
+    def wait_moved(
+        self, topic: str, *replicas: int, number: int = 0, within_ms: int = FORMED_LIMIT_MS
+    ) -> dict[str, Any]:
+        """Wait until a partition has these replicas, all in sync, and no others; return it."""
+
+        def moved() -> dict[str, Any]:
+            status = self.partition(topic, number)
+            assert status["replicas"] == list(replicas), status
+            assert "addingReplicas" not in status, status
+            assert sorted(status["isr"]) == sorted(replicas), status
+            return status
+
+        return eventually(moved, within_ms, f"{topic}-{number} on {replicas}")
 
     def topic_id(self, name: str) -> str:
         """Return the uid of a topic object."""

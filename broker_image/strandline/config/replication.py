@@ -104,5 +104,11 @@ class ControllerConfig:
     write_backoff_max_ms: int = integer("controller.write.backoff.max.ms", 2_000, (1, 600_000))
     """Largest pause between tries of a status write."""
 
+    leader_imbalance_check_seconds: int = integer(
+        "leader.imbalance.check.interval.seconds", 300, (0, 86_400), since=3
+    )
+    """A preferred leader leads again after it was in sync and in session for so long; 0: only when
+    a person asks. Kafka's key and default; Kafka looks at all partitions at this interval."""
+
     shutdown_timeout_ms: int = integer("controlled.shutdown.timeout.ms", 20_000, (100, 600_000))
     """Longest time a stopping broker waits for its leaderships to move."""

@@ -17,6 +17,7 @@ from .cluster_status import ClusterStatus
 from .context import ControllerContext
 from .effects import CloseSession, ControllerEffect, LoadCluster, ReadBroker
 from .liveness import Liveness
+from .moves import Moves
 from .notices import BrokerDead
 from .partition_reconciler import PartitionReconciler
 from .partition_table import PartitionTable
@@ -58,8 +59,12 @@ class ActiveController:
         self.liveness = Liveness(context)
         self.propagator = Propagator(context, now_ms=now_ms)
         self.restores = Restores(context)
+        self.moves = Moves(context)
         self.reconciler = PartitionReconciler(
-            context, sent_state_of=self.propagator.state_of, restores=self.restores
+            context,
+            sent_state_of=self.propagator.state_of,
+            restores=self.restores,
+            moves=self.moves,
         )
         self.reload = _ClusterReload(context)
         self.shutdowns = Shutdowns(context, self.reconciler)
@@ -88,6 +93,8 @@ class ActiveController:
         effects.extend(self.liveness.tick(now_ms))
         effects.extend(self.cluster_status.tick(now_ms))
         effects.extend(self.topics.tick(now_ms))
+        for name in self.moves.take_ready():
+            self.reconciler.queue(name, now_ms)
         effects.extend(self.reconciler.run(now_ms))
         effects.extend(self.shutdowns.tick(now_ms))
         return effects
@@ -137,6 +144,8 @@ class ActiveController:
             (tp.topic_id for tp in session.hosted), (tp.topic_id for tp in session.trashed)
         )
         self.cluster_status.strays_may_have_changed(now_ms)
+        for name in self.table.concerned_by(session):
+            self.reconciler.queue(name, now_ms)
 
     def queue_partitions_of(self, broker_id: BrokerId, now_ms: int) -> list[str]:
         """Reconcile all partitions of a broker, first those that it leads. Returns their names."""

@@ -103,13 +103,15 @@ class WithoutSession(Awaited):
 class InSession(Live):
     """In session under the registered broker epoch.
 
-    hosted and trashed are what it said at reported_ms.
+    hosted and trashed are what it said at reported_ms; removed_logs are in the trash alone since
+    before the session began, and no state of their partitions was sent since.
     """
 
     session_id: int
     reported_ms: int
     hosted: Mapping[TopicPartition, HostedReplica] = field(default_factory=dict)
     trashed: Mapping[TopicPartition, TrashedReplica] = field(default_factory=dict)
+    removed_logs: frozenset[TopicPartition] = frozenset()
 
     def must_restore(self, tp: TopicPartition) -> bool:
         """Tell whether the broker has a log of a partition in its trash alone."""

@@ -116,13 +116,16 @@ class Brokers:
         registration = registration_of(entry)
         if registration is None:
             raise InvariantViolation("a session is of a registered broker", hello=hello)
+        hosted = {replica.tp: replica for replica in hello.hosted}
+        trashed = {replica.tp: replica for replica in hello.trashed}
         session = InSession(
             registration=registration,
             heard_ms=now_ms,
             session_id=hello.session_id,
             reported_ms=now_ms,
-            hosted={replica.tp: replica for replica in hello.hosted},
-            trashed={replica.tp: replica for replica in hello.trashed},
+            hosted=hosted,
+            trashed=trashed,
+            removed_logs=frozenset(trashed.keys() - hosted.keys()),
             shutting_down=isinstance(entry, Live) and entry.shutting_down,
             is_full=isinstance(entry, Live) and entry.is_full,
         )
@@ -157,6 +160,17 @@ class Brokers:
         gone = frozenset(tps)
         hosted = {tp: replica for tp, replica in session.hosted.items() if tp not in gone}
         self.entries[session.broker_id] = replace(session, hosted=hosted)
+
+    def told(self, session: InSession, tps: Iterable[TopicPartition]) -> None:
+        """Note that a broker gets states of these partitions: it makes logs of its own for them."""
+        present = self.in_session(session.broker_id, session.session_id)
+        if present is not None and present.removed_logs:
+            removed_logs = present.removed_logs.difference(tps)
+            self.entries[session.broker_id] = replace(present, removed_logs=removed_logs)
+
+    def without_log(self, tp: TopicPartition) -> frozenset[BrokerId]:
+        """Return the brokers whose log of a partition was removed before their session began."""
+        return frozenset(each.broker_id for each in self.sessions() if tp in each.removed_logs)
 
     def begin_shutdown(self, session: InSession) -> None:
         """Mark a broker that is about to stop: elections choose it no more."""

@@ -1,8 +1,7 @@
 """What the controller wants done; `notices.py` holds what it reports.
 
 A shell performs them in list order. Every command is complete in itself: the shell decides nothing.
-Store calls run concurrently; their responses may come in any order. Messages on one session leave
-in the order of the effects.
+Store calls run concurrently; their responses come in any order. A session keeps the effects' order.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 
 from strandline.errors import ErrorCode
 from strandline.model import (
+    TOPIC_DELETED,
     BrokerEpoch,
     BrokerId,
     ClusterRecord,
@@ -20,6 +20,7 @@ from strandline.model import (
     LeaseRecord,
     LiveBroker,
     PartitionCommand,
+    PartitionEpoch,
     PartitionState,
     TopicPartition,
 )
@@ -234,10 +235,11 @@ class SendUpdateMetadata(_Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendStopReplica(_Command):
-    """Delete these logs: no topic with that uid exists; then `BrokerResponseReceived`."""
+    """Delete these logs, of no topic or of no replica any more; then `BrokerResponseReceived`."""
 
     request_id: int
     partitions: tuple[TopicPartition, ...]
+    removed_at: PartitionEpoch = TOPIC_DELETED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

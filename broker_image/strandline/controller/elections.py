@@ -37,7 +37,7 @@ from .broker_entry import BrokerEntry, Dead, InSession, Live, Unregistered, With
 from .election_input import ElectionDecision, ElectionInput
 from .eligible_leaders import eligible_leaders
 from .isr_entries import entries_kept, lost_data
-from .lost_partitions import have_all_reported, recovery_of
+from .lost_partitions import asked_about_lost, have_all_reported, recovery_of
 from .rebuild import fence, rebuild
 from .unclean_elections import choose_unclean_leader
 
@@ -56,9 +56,9 @@ def decide(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecision |
     if state is None:
         return decide_new(stored, inputs)
     if is_to_be_rebuilt(state):
-        return rebuild(state, inputs, without=stored.rebuild_without)
+        return rebuild(stored, state, inputs)
     if inputs.state_lost:
-        return fence(replace(state, reason=STATE_LOST), inputs)
+        return fence(replace(state, reason=STATE_LOST), inputs, assigned=stored.assigned)
     if may_keep_leader(state, inputs.brokers):
         return _decide_led(state, inputs)
     return _decide_leaderless(state, inputs)
@@ -85,13 +85,12 @@ def decide_new(stored: StoredPartition, inputs: ElectionInput) -> ElectionDecisi
     )
     if inputs.hosted or inputs.trashed or inputs.announced is not None:
         before = replace(lost, leader_epoch=NO_EPOCH, partition_epoch=PartitionEpoch(-1))
-        return fence(before, inputs)
+        return fence(before, inputs, assigned=stored.assigned)
     assigned = [inputs.brokers.get(broker_id) for broker_id in stored.assigned]
     present = [each for each in assigned if isinstance(each, InSession) and not each.shutting_down]
     if stored.recover:
-        may_begin = have_all_reported(
-            present, assigned_count=len(assigned), first_seen_ms=inputs.first_seen_ms
-        )
+        asked = asked_about_lost(stored, inputs.brokers)
+        may_begin = have_all_reported(asked, first_seen_ms=inputs.first_seen_ms)
     else:
         to_come = [each for each in assigned if not isinstance(each, Dead)]
         may_begin = bool(present) and (len(present) == len(to_come) or inputs.waited)
@@ -150,10 +149,12 @@ def choose_clean_leader(
 
 
 def effective_min_isr(state: PartitionState, topic: StoredTopic | None) -> int:
-    """Return min(configured, replicas); the stored value while the topic is unknown."""
-    if topic is None:
-        return state.min_insync_replicas
-    return min(topic.min_insync_replicas, len(state.replicas))
+    """Return min(configured, replicas); the stored value while the topic is unknown.
+
+    While a partition moves, the replicas as they were count: added ones may have nothing yet.
+    """
+    configured = state.min_insync_replicas if topic is None else topic.min_insync_replicas
+    return min(configured, len(state.original_replicas))
 
 
 def _decide_led(state: PartitionState, inputs: ElectionInput) -> ElectionDecision | None:

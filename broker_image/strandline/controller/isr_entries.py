@@ -44,3 +44,8 @@ def entries_above_registration(
     """Return the entries above the registered epoch: the controller's view of them is old."""
     known = (entry for entry in state.candidates if entry.broker_id in brokers)
     return [each for each in known if each.broker_epoch > brokers[each.broker_id].broker_epoch]
+
+
+def is_candidate(broker_id: BrokerId, state: PartitionState) -> bool:
+    """Tell whether a broker is in the ISR or eligible: it may be elected, whatever its entry."""
+    return any(entry.broker_id == broker_id for entry in state.candidates)

@@ -6,23 +6,37 @@ the controller saw the object proves nothing: the broker may have got data since
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from strandline.model import BrokerEpoch, Recovery
+from strandline.model import BrokerEpoch, BrokerId, Recovery, StoredPartition
 
-from .broker_entry import InSession
+from .broker_entry import BrokerEntry, InSession, RegisteredBroker
 
 FIRST_EPOCH: Final = BrokerEpoch(1)
 """The epoch of a broker's first start; a broker that never lost data is clean since then."""
 
 
-def have_all_reported(
-    present: Sequence[InSession], *, assigned_count: int, first_seen_ms: int
-) -> bool:
-    """Tell whether each assigned broker is present, and said since then what it has on disk."""
-    return len(present) == assigned_count and all(
-        broker.reported_ms >= first_seen_ms for broker in present
+def asked_about_lost(
+    stored: StoredPartition, brokers: Mapping[BrokerId, BrokerEntry]
+) -> list[BrokerEntry | None]:
+    """Return the brokers that may have data of a partition whose object is new, None for unknown.
+
+    Every registered broker may: the partition may have moved before (ADR 0057). A person may give
+    up those that the spec does not assign.
+    """
+    registered = (each for each, entry in brokers.items() if isinstance(entry, RegisteredBroker))
+    others = frozenset(registered) - stored.rebuild_without
+    return [brokers.get(each) for each in sorted(others.union(stored.assigned))]
+
+
+def have_all_reported(asked: Sequence[BrokerEntry | None], *, first_seen_ms: int) -> bool:
+    """Tell whether each broker is in session, and said since then what it has on disk."""
+    return all(
+        isinstance(broker, InSession)
+        and not broker.shutting_down
+        and broker.reported_ms >= first_seen_ms
+        for broker in asked
     )
 
 

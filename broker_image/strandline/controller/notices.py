@@ -207,6 +207,27 @@ class StrayFound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionMoved:
+    """A step of a move is stored: these are the replicas, those added and those to be removed."""
+
+    tp: TopicPartition
+    topic_name: str
+    replicas: tuple[BrokerId, ...]
+    adding: tuple[BrokerId, ...]
+    removing: tuple[BrokerId, ...]
+    partition_epoch: PartitionEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaRemoved:
+    """A broker was told to delete a log: the stored state does not name it as a replica."""
+
+    broker_id: BrokerId
+    tp: TopicPartition
+    topic_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreAsked:
     """A broker shall take a partition's log back from its trash."""
 
@@ -243,6 +264,8 @@ ControllerNotice = (
     | StatesRefused
     | TopicDeletionConfirmed
     | StrayFound
+    | PartitionMoved
+    | ReplicaRemoved
     | RestoreAsked
     | RestoreFailed
 )

@@ -136,6 +136,7 @@ class ObjectEventHandler:
             active.reconciler.queue(partition.name, now_ms)
             return []
         active.see_epoch(state.controller_epoch)
+        active.moves.note(partition.name, state)
         active.propagator.partition_changed(partition, now_ms, kind=kind)
         active.reconciler.queue(partition.name, now_ms)
         above = entries_above_registration(state, active.brokers.entries)
@@ -238,6 +239,7 @@ class ObjectEventHandler:
         for session in active.brokers.sessions():
             logs = {tp for tp, replicas in sent.items() if session.broker_id in replicas}
             logs |= {tp for tp in session.hosted if tp.topic_id == topic_id}
+            logs |= active.moves.stopped_on(session.broker_id, topic_id)
             everything |= logs
             active.brokers.forget_hosted(session, logs)
             effects.extend(active.propagator.stop_replicas(session, sorted(logs)))

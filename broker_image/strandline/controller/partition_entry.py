@@ -46,13 +46,14 @@ class InDoubt:
 class ReadInFlight:
     """A quorum read is out; it shows whether the write that was in doubt is stored.
 
-    accepted was known before the read: a response below it shows that the store went back. doubted
-    as in WriteInFlight.
+    accepted and generation were known before the read: a response below one of them shows that the
+    store went back. doubted as in WriteInFlight.
     """
 
     request_id: int
     write: StatusWrite | None
     accepted: KnownEpochs
+    generation: int = 0
     doubted: bool = False
 
 
@@ -134,6 +135,8 @@ class PartitionEntry:
         known, found = self.stored.state, partition.state
         if known is not None and (found is None or found.partition_epoch < known.partition_epoch):
             return False
+        if known == found and partition.generation < self.stored.generation:
+            return False
         self.stored = partition
         if found is not None and found.reason == STATE_LOST:
             self.state_lost = False
@@ -176,7 +179,12 @@ class PartitionEntry:
         """Go to ReadInFlight."""
         write = self.call.write if isinstance(self.call, InDoubt) else None
         self._check_call_is_not_open()
-        self.call = ReadInFlight(request_id=request_id, write=write, accepted=accepted)
+        self.call = ReadInFlight(
+            request_id=request_id,
+            write=write,
+            accepted=accepted,
+            generation=self.stored.generation,
+        )
 
     def begin_write(self, request_id: int, write: StatusWrite) -> None:
         """Go to WriteInFlight."""
@@ -198,8 +206,8 @@ class PartitionEntry:
             case WriteInFlight(write=write):
                 self.failures = 0
                 return Finished(entry=self, partition=partition, written=write)
-            case ReadInFlight(write=doubted, accepted=accepted):
-                self._judge_read(partition, accepted)
+            case ReadInFlight(write=doubted):
+                self._judge_read(partition, call)
                 self.requests = {
                     broker_id: replace(request, read_since=True)
                     for broker_id, request in self.requests.items()
@@ -213,11 +221,13 @@ class PartitionEntry:
                 self.call = InDoubt(write=None)
                 return None
 
-    def _judge_read(self, partition: StoredPartition | None, accepted: KnownEpochs) -> None:
+    def _judge_read(self, partition: StoredPartition | None, read: ReadInFlight) -> None:
         """Take a state for lost that a quorum read shows below what brokers accepted (ADR 0029)."""
-        if partition is None or partition.tp != self.stored.tp or partition.state is None:
+        if partition is None or partition.tp != self.stored.tp:
             return
-        if is_behind(partition.state, accepted):
+        if partition.generation < read.generation and partition.state == self.stored.state:
+            self.stored = partition
+        if partition.state is not None and is_behind(partition.state, read.accepted):
             self.stored = partition
             self.state_lost = True
 

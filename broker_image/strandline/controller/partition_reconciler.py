@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from strandline.errors import ErrorCode
 from strandline.model import STATE_LOST, BrokerId, ElectionKind, PartitionState, TopicPartition
@@ -22,9 +23,12 @@ from .election_input import ElectionInput
 from .elections import decide, is_to_be_rebuilt
 from .events import IsrChangeRequested
 from .isr_changes import Commit, ReadFirst, RespondNow, judge, reply_alter_partition
+from .leader_balance import LeaderBalance
+from .moves import Moves
 from .notices import StoreConflicted
 from .partition_entry import Finished, InDoubt, PartitionEntry
-from .rebuild import KnownEpochs, is_behind, known_epochs
+from .reassignment import next_step
+from .rebuild import KnownEpochs, accepted_epochs, is_behind
 from .restores import Restores
 from .store_events import PartitionResponseReceived, StoreOutcome
 from .write_notices import StatusWrite
@@ -39,10 +43,13 @@ class PartitionReconciler:
         *,
         sent_state_of: Callable[[TopicPartition], PartitionState | None],
         restores: Restores,
+        moves: Moves,
     ) -> None:
         """Take what is shared, and what tells the last state of a partition that brokers got."""
         self._sent_state_of = sent_state_of
         self._restores = restores
+        self._moves = moves
+        self._balance = LeaderBalance(wait_ms=context.timing.preferred_leader_wait_ms)
         self._brokers = context.brokers
         self._topics = context.topics
         self._timing = context.timing
@@ -56,8 +63,9 @@ class PartitionReconciler:
 
     @property
     def next_wakeup_ms(self) -> int | None:
-        """When the first delayed partition is due."""
-        return min(self._delayed.values(), default=None)
+        """When the first delayed partition is due, or the first preferred leader."""
+        due = [*self._delayed.values(), self._balance.next_wakeup_ms]
+        return min((ms for ms in due if ms is not None), default=None)
 
     @property
     def queue_length(self) -> int:
@@ -77,6 +85,8 @@ class PartitionReconciler:
             return []
         for queue in (self._urgent, self._queue, self._delayed):
             queue.pop(name, None)
+        self._moves.forget(name)
+        self._balance.forget(name)
         if entry.open_request_id is not None:
             self._calls.pop(entry.open_request_id, None)
         return _respond_to_all(entry, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
@@ -137,6 +147,8 @@ class PartitionReconciler:
         for name in [name for name, due_ms in self._delayed.items() if due_ms <= now_ms]:
             del self._delayed[name]
             self._queue[name] = None
+        for name in self._balance.take_due(now_ms):
+            self.queue(name, now_ms)
         effects: list[ControllerEffect] = []
         for queue in (self._urgent, self._queue):
             for name in list(queue):
@@ -176,7 +188,12 @@ class PartitionReconciler:
         if stored.state is None and self._table.has_state_aside(stored.tp):
             # Brokers may have data of the object that does not count.
             stored = replace(stored, recover=True)
-        decision = decide(stored, inputs)
+        self._moves.take_back(name)
+        decision = (
+            decide(stored, inputs)
+            or next_step(stored, inputs, may_copy=partial(self._moves.may_begin, name))
+            or self._balance.next_step(stored, inputs, now_ms)
+        )
         if decision is not None:
             return self._write(entry, decision.state, kind=decision.kind)
         if entry.stored.state is None and not inputs.waited:
@@ -185,12 +202,17 @@ class PartitionReconciler:
             entry.forgive()
         if state is not None and is_to_be_rebuilt(state):
             return [*self._restores.ask(entry.stored.tp, state), *self._serve(entry)]
-        return self._serve(entry)
+        return [*self._moves.stop_removed(entry.stored), *self._serve(entry)]
 
     def _accepted(self, entry: PartitionEntry) -> KnownEpochs:
-        """Return the epochs that brokers reported, and the last that was sent to them."""
+        """Return the epochs that brokers are known to have accepted."""
         tp = entry.stored.tp
-        return known_epochs(self._brokers.hosting(tp).values(), self._sent_state_of(tp))
+        return accepted_epochs(
+            entry.stored.state,
+            self._brokers.hosting(tp).values(),
+            self._sent_state_of(tp),
+            without_log=self._brokers.without_log(tp),
+        )
 
     def _serve(self, entry: PartitionEntry) -> list[ControllerEffect]:
         """Judge the pending requests until one needs the store."""

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 from strandline.model import (
     NO_LEADER,
+    STATE_LOST,
     BrokerId,
     StoredPartition,
     StoredTopic,
@@ -21,6 +22,7 @@ from strandline.model import (
     TopicPartition,
 )
 
+from .broker_entry import InSession
 from .partition_entry import PartitionEntry
 
 
@@ -54,8 +56,21 @@ class PartitionTable:
         found = []
         for name, entry in self._sorted():
             state = entry.stored.state
-            replicas = entry.stored.assigned if state is None else state.replicas
-            if broker_id in replicas:
+            stored = () if state is None else state.replicas
+            if broker_id in stored or broker_id in entry.stored.assigned:
+                found.append(name)
+        return found
+
+    def concerned_by(self, session: InSession) -> list[str]:
+        """Return the partitions that a broker's report may change, though it is no replica.
+
+        Those that wait for all brokers, and those that it has a log of.
+        """
+        found = []
+        for name, entry in self._sorted():
+            state, has_log = entry.stored.state, entry.stored.tp in session.hosted
+            waits = state is None or state.reason == STATE_LOST
+            if waits or (has_log and state and session.broker_id not in state.replicas):
                 found.append(name)
         return found
 

@@ -37,6 +37,7 @@ from .effects import (
 )
 from .elections import is_to_be_rebuilt
 from .events import BrokerResponseReceived
+from .isr_entries import is_candidate
 from .timing import ControllerTiming
 
 
@@ -127,6 +128,8 @@ class Propagator:
     def full_state(self, session: InSession) -> SendFullState:
         """Open a session: the partitions the broker hosts, and all metadata."""
         commands = tuple(self._known(sorted(self._commands)))
+        taken = tuple(_taken_by(session, commands))
+        self._brokers.told(session, [command.tp for command in taken])
         return SendFullState(
             session_id=session.session_id,
             request_id=self._new_request_id(),
@@ -134,7 +137,7 @@ class Propagator:
             broker_epoch=session.broker_epoch,
             controller_epoch=self._epoch,
             brokers=self._brokers.live(),
-            partitions=tuple(_taken_by(session, commands)),
+            partitions=taken,
             metadata=commands,
         )
 
@@ -197,6 +200,7 @@ class Propagator:
     def _leader_and_isr(
         self, session: InSession, commands: Sequence[PartitionCommand]
     ) -> Iterator[ControllerEffect]:
+        self._brokers.told(session, [command.tp for command in commands])
         for part in _parts(commands, self._timing.command_partitions_max):
             request_id = self._new_request_id()
             for command in part:
@@ -280,13 +284,15 @@ class _CoalescedMetadata:
 def _taken_by(session: InSession, commands: Iterable[PartitionCommand]) -> list[PartitionCommand]:
     """Return the commands for the replicas of a broker.
 
-    A log that must come from its trash first is left out: the broker would make an empty one.
+    A log that must come from its trash first is left out: the broker would make an empty one. So is
+    a state of before the log was removed, in which the broker could lead (ADR 0057).
     """
     return [
         each
         for each in commands
         if session.broker_id in each.state.replicas
         and not (session.must_restore(each.tp) and is_to_be_rebuilt(each.state))
+        and not (each.tp in session.removed_logs and is_candidate(session.broker_id, each.state))
     ]
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from strandline.model import (
     NO_EPOCH,
@@ -32,12 +33,16 @@ from strandline.model import (
     PartitionEpoch,
     PartitionState,
     Recovery,
+    StoredPartition,
 )
 
-from .broker_entry import BrokerEntry, InSession
+from .broker_entry import BrokerEntry, InSession, RegisteredBroker
 from .election_input import ElectionDecision, ElectionInput, most_complete
 from .events import HostedReplica
-from .isr_entries import lost_data
+from .isr_entries import is_candidate, lost_data
+
+REPLICAS_MAX: Final = 18
+"""How many brokers `Partition.status.replicas` may name: nine that were, and nine that shall be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +83,27 @@ def known_epochs(hosted: Iterable[HostedReplica], announced: PartitionState | No
         leader_epochs.append(announced.leader_epoch)
         partition_epochs.append(announced.partition_epoch)
     return KnownEpochs(leader_epoch=max(leader_epochs), partition_epoch=max(partition_epochs))
+
+
+def accepted_epochs(
+    state: PartitionState | None,
+    hosted: Iterable[HostedReplica],
+    announced: PartitionState | None,
+    *,
+    without_log: Iterable[BrokerId],
+) -> KnownEpochs:
+    """Return the highest epochs that brokers are known to have accepted.
+
+    A log was removed after every state in which its broker could be elected: if the stored one is
+    such a state, there was a later one (ADR 0057).
+
+    Shape:   without_log have the partition's log in their trash alone, and got no state of it since
+    """
+    known = known_epochs(hosted, announced)
+    if state is None or not any(is_candidate(each, state) for each in without_log):
+        return known
+    later = PartitionEpoch(state.partition_epoch + 1)
+    return replace(known, partition_epoch=max(known.partition_epoch, later))
 
 
 def is_behind(state: PartitionState, accepted: KnownEpochs) -> bool:
@@ -154,12 +180,14 @@ def last_leader(
 ) -> IsrEntry | None:
     """Return the leader of the last leadership that a broker accepted, None if it lost data since.
 
-    None also if that leader is not present, or if no broker knows a leadership.
+    None also if that leader is not present, or if no broker knows a leadership. A replica without
+    one was made behind the fence, or came back from a trash: its log was removed once (ADR 0057).
     """
     last = max(present.values(), key=lambda replica: replica.term_epoch)
     if lost_data(IsrEntry(broker_id=last.led_by, broker_epoch=last.led_as), brokers):
         return None
-    return next((entry for entry in present if entry.broker_id == last.led_by), None)
+    known = (entry for entry, replica in present.items() if replica.term_epoch != NO_EPOCH)
+    return next((entry for entry in known if entry.broker_id == last.led_by), None)
 
 
 def may_differ(replicas: Iterable[HostedReplica]) -> bool:
@@ -171,18 +199,46 @@ def may_differ(replicas: Iterable[HostedReplica]) -> bool:
     return len({each.last_epoch for each in replicas} - {NO_EPOCH}) > 1
 
 
-def fence(state: PartitionState, inputs: ElectionInput) -> ElectionDecision:
-    """Commit a fence above all that this controller knows."""
+def _is_away(broker: BrokerEntry) -> bool:
+    return isinstance(broker, RegisteredBroker) and not isinstance(broker, InSession)
+
+
+def fence(
+    state: PartitionState, inputs: ElectionInput, *, assigned: tuple[BrokerId, ...]
+) -> ElectionDecision:
+    """Commit a fence above all that this controller knows, for all that may have data.
+
+    The partition may have moved: beside the assigned brokers, those of the states that are known
+    and all that report a log are behind the fence, as replicas to be removed (ADR 0057).
+    """
     known = known_epochs(inputs.hosted.values(), inputs.announced)
-    return ElectionDecision(state=fenced(state, known, controller_epoch=inputs.controller_epoch))
+    announced = () if inputs.announced is None else inputs.announced.replicas
+    gathered = (*assigned, *state.replicas, *announced, *sorted(inputs.hosted))
+    replicas = tuple(dict.fromkeys(gathered))[:REPLICAS_MAX]
+    apart = replace(
+        state,
+        replicas=replicas,
+        adding_replicas=(),
+        removing_replicas=tuple(each for each in replicas if each not in assigned),
+    )
+    return ElectionDecision(state=fenced(apart, known, controller_epoch=inputs.controller_epoch))
 
 
 def rebuild(
-    state: PartitionState, inputs: ElectionInput, *, without: frozenset[BrokerId]
+    stored: StoredPartition, state: PartitionState, inputs: ElectionInput
 ) -> ElectionDecision | None:
-    """Raise a fence that is too low, elect from the logs behind it, or wait (None)."""
-    if is_too_low(state, inputs.hosted.values(), inputs.announced):
-        return fence(state, inputs)
+    """Raise a fence that is too low or too narrow, elect from the logs behind it, or wait (None).
+
+    Any registered broker may have a log: it must be in session, unless a person gave it up.
+    """
+    without = stored.rebuild_without
+    outside = inputs.hosted.keys() - {*state.replicas, *without}
+    is_too_narrow = bool(outside) and len(state.replicas) < REPLICAS_MAX
+    if is_too_narrow or is_too_low(state, inputs.hosted.values(), inputs.announced):
+        return fence(state, inputs, assigned=stored.assigned)
+    others = inputs.brokers.keys() - {*state.replicas, *without}
+    if any(_is_away(inputs.brokers[each]) for each in others):
+        return None
     isr = choose_rebuilt_isr(
         state, inputs.brokers, inputs.hosted, without=without, trashed=inputs.trashed
     )

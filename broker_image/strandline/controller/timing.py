@@ -69,6 +69,10 @@ class ControllerTiming:
     """New partitions, counted once for each replica, whose first response the controller awaits."""
     confirmed_deletions_max: int = 10_000
     """Deleted topics whose late watch events the controller recognises."""
+    preferred_leader_wait_ms: int
+    """A preferred leader leads again after it could do so for this long; 0: when asked alone."""
+    moves_at_once_max: int = 8
+    """Partitions that copy their records to added replicas at the same time (ADR 0057)."""
     strays_period_ms: int = 5_000
     """The controller tells of changed strays at most so often: one write for many changes."""
     deleted_topics_max: int = 500

@@ -21,9 +21,10 @@ def choose_unclean_leader(
 ) -> Live | None:
     """Return the broker with most data by (last epoch, log end offset); other data is lost.
 
-    Members of the last ISR go before other replicas. None while an awaited broker may have more.
+    Members of the last ISR go before other replicas; one that is being added, and never was in the
+    ISR, may have next to nothing, and is not chosen. None while an awaited broker may have more.
     """
-    for pool in (state.isr_ids, state.replicas):
+    for pool in (state.isr_ids, state.original_replicas):
         found = [brokers.get(b) for b in state.replicas if b in pool]
         usable = [each for each in found if isinstance(each, Live) and not each.shutting_down]
         if any(isinstance(each, Awaited) for each in usable):

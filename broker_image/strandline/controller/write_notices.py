@@ -13,6 +13,7 @@ from .notices import (
     LeaderElected,
     MinIsrChanged,
     PartitionBegunAnew,
+    PartitionMoved,
     PartitionOffline,
 )
 
@@ -51,10 +52,25 @@ def notices_of(
                 recovery=written.after.recovery,
             )
         )
+    if before is not None and _replicas_of(before) != _replicas_of(written.after):
+        notices.append(
+            PartitionMoved(
+                tp=partition.tp,
+                topic_name=partition.topic_name,
+                replicas=written.after.replicas,
+                adding=written.after.adding_replicas,
+                removing=written.after.removing_replicas,
+                partition_epoch=written.after.partition_epoch,
+            )
+        )
     if before is not None and before.min_insync_replicas != min_isr:
         tp, topic_name = partition.tp, partition.topic_name
         notices.append(MinIsrChanged(tp=tp, topic_name=topic_name, min_insync_replicas=min_isr))
     return notices
+
+
+def _replicas_of(state: PartitionState) -> tuple[tuple[BrokerId, ...], ...]:
+    return state.replicas, state.adding_replicas, state.removing_replicas
 
 
 def _notice_of(

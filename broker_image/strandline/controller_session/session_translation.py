@@ -120,6 +120,7 @@ def messages_of(
                 controller_epoch=effect.controller_epoch,
                 broker_epoch=effect.broker_epoch,
                 partitions=effect.partitions,
+                removed_at=effect.removed_at,
             )
         case done.SendRestoreReplica():
             yield RestoreReplica(

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import Final
 
 from strandline.errors import ErrorCode
 from strandline.model import (
     NO_TERM,
+    TOPIC_DELETED,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -21,6 +23,7 @@ from strandline.model import (
     LeaderEpoch,
     LeaderTerm,
     PartitionCommand,
+    PartitionEpoch,
     PartitionState,
     TopicPartition,
 )
@@ -31,6 +34,9 @@ from .local_log import LocalLog
 from .terms import term_after
 
 ControllerRequest = LeaderAndIsrReceived | StopReplicaReceived | LiveBrokersChanged
+
+REMOVED_REPLICAS_MAX: Final = 10_000
+"""Removed replicas whose late states are refused, in one controller epoch; the oldest go first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +111,8 @@ class ControllerRequestQueue:
         self._under_way: list[CheckedRequest] | None = None
         self._token = 0
         self._accepted: dict[TopicPartition, PersistedPartition] = {}
+        self._removed_at: dict[TopicPartition, PartitionEpoch] = {}
+        """Of replicas that are gone: a late state of this controller epoch must not revive them."""
         self.controller_epoch = controller_epoch
 
     @property
@@ -196,7 +204,10 @@ class ControllerRequestQueue:
         error = self._fence(request)
         if error is not ErrorCode.NONE:
             return CheckedRequest(request=request, error=error)
-        self.controller_epoch = max(self.controller_epoch, request.controller_epoch)
+        if request.controller_epoch > self.controller_epoch:
+            self.controller_epoch = request.controller_epoch
+            # Whatever an earlier controller sent is fenced from now on.
+            self._removed_at.clear()
         partition_errors: list[ErrorCode] = []
         if isinstance(request, LeaderAndIsrReceived):
             for each in request.partitions:
@@ -204,15 +215,32 @@ class ControllerRequestQueue:
                 if accepted is None and self._broker_id not in each.state.replicas:
                     partition_errors.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                     continue
+                removed_at = self._removed_at.get(each.tp)
+                if removed_at is not None and each.state.partition_epoch <= removed_at:
+                    partition_errors.append(ErrorCode.INVALID_UPDATE_VERSION)
+                    continue
                 partition_error = check_partition(accepted, each)
                 if partition_error is ErrorCode.NONE:
                     self._accept(each.tp, each.topic_name, each.state, written)
                 partition_errors.append(partition_error)
         elif isinstance(request, StopReplicaReceived):
             # `written` keeps a replica made by a request before: its folder comes with its state.
-            for tp in request.partitions:
-                self._accepted.pop(tp, None)
+            partition_errors = [self._remove(tp, request.removed_at) for tp in request.partitions]
         return CheckedRequest(request=request, partition_errors=tuple(partition_errors))
+
+    def _remove(self, tp: TopicPartition, removed_at: PartitionEpoch) -> ErrorCode:
+        """Forget a replica, unless a state after its removal was accepted (ADR 0057)."""
+        accepted = self._accepted.get(tp)
+        if removed_at == TOPIC_DELETED:
+            self._removed_at.pop(tp, None)
+        else:
+            if accepted is not None and accepted.partition_epoch > removed_at:
+                return ErrorCode.INVALID_UPDATE_VERSION
+            self._removed_at[tp] = max(removed_at, self._removed_at.get(tp, removed_at))
+            while len(self._removed_at) > REMOVED_REPLICAS_MAX:
+                del self._removed_at[next(iter(self._removed_at))]
+        self._accepted.pop(tp, None)
+        return ErrorCode.NONE
 
     def _fence(self, request: ControllerRequest) -> ErrorCode:
         if (

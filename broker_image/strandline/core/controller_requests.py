@@ -139,7 +139,7 @@ class ControllerRequests:
             case LeaderAndIsrReceived() as request:
                 return self._on_leader_and_isr(request, checked.partition_errors, now_ms)
             case StopReplicaReceived() as request:
-                return self._on_stop_replica(request)
+                return self._on_stop_replica(request, checked.partition_errors)
             case LiveBrokersChanged() as request:
                 return self._on_live_brokers(request, now_ms)
             case _:
@@ -185,14 +185,25 @@ class ControllerRequests:
                 self._fetchers.forget(command.tp)
         return error, effects + role_effects
 
-    def _on_stop_replica(self, request: StopReplicaReceived) -> list[Effect]:
+    def _on_stop_replica(
+        self, request: StopReplicaReceived, partition_errors: tuple[ErrorCode, ...]
+    ) -> list[Effect]:
         effects: list[Effect] = []
-        for tp in request.partitions:
+        results = tuple(zip(request.partitions, partition_errors, strict=True))
+        for tp, error in results:
+            effects += fenced(error, type(request).__name__)
+            if error is not ErrorCode.NONE:
+                continue
             self._fetchers.forget(tp)
             self._partitions.pop(tp, None)
             # Also for a replica unknown here: an earlier process may have left its folder.
             effects.append(DeleteReplica(tp=tp))
-        return effects + _respond(request, ErrorCode.NONE)
+        effects.append(
+            ReplyStopReplica(
+                request_id=request.request_id, error=ErrorCode.NONE, partitions=results
+            )
+        )
+        return effects
 
     def _on_live_brokers(self, request: LiveBrokersChanged, now_ms: int) -> list[Effect]:
         """Replace the live brokers, which decide who may join and who holds the HW back."""

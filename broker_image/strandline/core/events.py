@@ -12,6 +12,7 @@ from typing import NewType
 
 from strandline.errors import ErrorCode
 from strandline.model import (
+    TOPIC_DELETED,
     Acks,
     BatchSpan,
     BrokerEpoch,
@@ -22,6 +23,7 @@ from strandline.model import (
     LeaderEpoch,
     LiveBroker,
     PartitionCommand,
+    PartitionEpoch,
     PartitionState,
     TopicPartition,
 )
@@ -61,12 +63,16 @@ class LeaderAndIsrReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReplicaReceived:
-    """The controller wants these logs deleted: no topic with that uid exists any more."""
+    """The controller wants these logs deleted: no topic with that uid exists any more.
+
+    Or the state of removed_at has no replica on this broker, which may know a later one (ADR 0057).
+    """
 
     request_id: int
     controller_epoch: ControllerEpoch
     broker_epoch: BrokerEpoch
     partitions: tuple[TopicPartition, ...]
+    removed_at: PartitionEpoch = TOPIC_DELETED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

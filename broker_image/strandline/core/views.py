@@ -70,6 +70,7 @@ class PartitionView:
     accepted_partition_epoch: PartitionEpoch
     term: LeaderTerm
     replicas: tuple[BrokerId, ...]
+    original_replicas: tuple[BrokerId, ...]
     isr: tuple[IsrEntry, ...]
     eligible_leaders: tuple[IsrEntry, ...]
     maximal_isr: frozenset[BrokerId]
@@ -108,6 +109,7 @@ def view_of(partition: Partition) -> PartitionView:
         accepted_partition_epoch=partition.accepted_partition_epoch,
         term=partition.term,
         replicas=() if state is None else state.replicas,
+        original_replicas=() if state is None else state.original_replicas,
         isr=() if state is None else state.isr,
         eligible_leaders=() if state is None else state.eligible_leaders,
         maximal_isr=frozenset() if leads is None else maximal_isr(leads.proposer.isr),

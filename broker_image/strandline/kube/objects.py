@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from strandline.errors import ObjectMalformed
 from strandline.model import (
+    NO_EPOCH,
     NO_LEADER,
     UNLIMITED,
     AdvertisedAddress,
@@ -163,6 +164,8 @@ def partition_from_object(value: Object) -> StoredPartition:
         rebuild_without=frozenset(_broker_ids(spec, "rebuildWithout"))
         if spec.has("rebuildWithout")
         else frozenset(),
+        elect_preferred_in=LeaderEpoch(spec.integer_or("electPreferredIn", NO_EPOCH, minimum=0)),
+        generation=metadata.integer_or("generation", 0, minimum=0),
         state=_partition_state(status) if status else None,
     )
 
@@ -183,11 +186,19 @@ def _partition_state(status: Fields) -> PartitionState:
         raise status.malformed("elr", "empty unless isr has fewer members than minInsyncReplicas")
     if any(entry.broker_id in ids for entry in eligible):
         raise status.malformed("elr", "a list without members of isr")
+    replicas = _broker_ids(status, "replicas")
+    adding, removing = (
+        _broker_ids(status, field) if status.has(field) else ()
+        for field in ("addingReplicas", "removingReplicas")
+    )
+    for field, moving in (("addingReplicas", adding), ("removingReplicas", removing)):
+        if moving and not set(moving) < set(replicas):
+            raise status.malformed(field, "a part of replicas")
     recovery = status.text("recovery")
     if recovery not in {word.value for word in Recovery}:
         raise status.malformed("recovery", "Clean or Unclean")
     return PartitionState(
-        replicas=_broker_ids(status, "replicas"),
+        replicas=replicas,
         leader=leader,
         leader_epoch=LeaderEpoch(status.integer("leaderEpoch")),
         partition_epoch=PartitionEpoch(status.integer("partitionEpoch")),
@@ -197,6 +208,8 @@ def _partition_state(status: Fields) -> PartitionState:
         recovery=Recovery(recovery),
         reason=status.optional_text("reason"),
         eligible_leaders=eligible,
+        adding_replicas=adding,
+        removing_replicas=removing,
     )
 
 
@@ -212,7 +225,8 @@ def _entries(status: Fields, members: str) -> tuple[IsrEntry, ...]:
 
 
 def partition_status(state: PartitionState, *, changed_at: str) -> Object:
-    """Return Partition.status; changed_at is an RFC 3339 time."""
+    """Return Partition.status; changed_at is an RFC 3339 time. Only a move has its two lists."""
+    moving = {"addingReplicas": state.adding_replicas, "removingReplicas": state.removing_replicas}
     return {
         "replicas": list(state.replicas),
         "leader": state.leader,
@@ -227,7 +241,7 @@ def partition_status(state: PartitionState, *, changed_at: str) -> Object:
         "recovery": state.recovery.value,
         "reason": state.reason,
         "changedAt": changed_at,
-    }
+    } | {field: list(brokers) for field, brokers in moving.items() if brokers}
 
 
 def broker_from_object(value: Object) -> StoredBroker:

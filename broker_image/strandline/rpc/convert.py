@@ -186,11 +186,14 @@ _TP: Final = Pair(
     partition=Part(int, _checked_partition),
 )
 _TPS: Final = _each(_TP)
+_IDS: Final = Part(tuple, tuple)
 _ISR: Final = _each(Pair(IsrEntry, pb.IsrEntry))
 _STATE: Final = Pair(
     PartitionState,
     pb.PartitionState,
-    replicas=Part(tuple, tuple),
+    replicas=_IDS,
+    adding_replicas=_IDS,
+    removing_replicas=_IDS,
     isr=_ISR,
     eligible_leaders=_ISR,
     recovery=Part(_RECOVERIES.__getitem__, _recovery),

@@ -78,7 +78,7 @@ advertisedPort:
 {{- define "strandline.crd.partitionCounts" -}}
 type: object
 properties:
-  {{- range list "total" "online" "offline" "underReplicated" "underMinIsr" "atMinIsr" }}
+  {{- range list "total" "online" "offline" "underReplicated" "underMinIsr" "atMinIsr" "moving" }}
   {{ . }}: {type: integer, format: int32, minimum: 0}
   {{- end }}
 {{- end }}

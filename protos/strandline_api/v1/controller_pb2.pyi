@@ -100,6 +100,8 @@ class PartitionState(_message.Message):
     RECOVERY_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     ELIGIBLE_LEADERS_FIELD_NUMBER: _builtins.int
+    ADDING_REPLICAS_FIELD_NUMBER: _builtins.int
+    REMOVING_REPLICAS_FIELD_NUMBER: _builtins.int
     leader: _builtins.int
     """-1: none"""
     leader_epoch: _builtins.int
@@ -114,6 +116,10 @@ class PartitionState(_message.Message):
     def isr(self) -> _containers.RepeatedCompositeFieldContainer[Global___IsrEntry]: ...
     @_builtins.property
     def eligible_leaders(self) -> _containers.RepeatedCompositeFieldContainer[Global___IsrEntry]: ...
+    @_builtins.property
+    def adding_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def removing_replicas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
         self,
         *,
@@ -127,10 +133,12 @@ class PartitionState(_message.Message):
         recovery: Global___Recovery.ValueType = ...,
         reason: _builtins.str = ...,
         eligible_leaders: _abc.Iterable[Global___IsrEntry] | None = ...,
+        adding_replicas: _abc.Iterable[_builtins.int] | None = ...,
+        removing_replicas: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["controller_epoch", b"controller_epoch", "eligible_leaders", b"eligible_leaders", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "min_insync_replicas", b"min_insync_replicas", "partition_epoch", b"partition_epoch", "reason", b"reason", "recovery", b"recovery", "replicas", b"replicas"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adding_replicas", b"adding_replicas", "controller_epoch", b"controller_epoch", "eligible_leaders", b"eligible_leaders", "isr", b"isr", "leader", b"leader", "leader_epoch", b"leader_epoch", "min_insync_replicas", b"min_insync_replicas", "partition_epoch", b"partition_epoch", "reason", b"reason", "recovery", b"recovery", "removing_replicas", b"removing_replicas", "replicas", b"replicas"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -671,12 +679,15 @@ class StopReplica(_message.Message):
     CONTROLLER_EPOCH_FIELD_NUMBER: _builtins.int
     BROKER_EPOCH_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    REMOVED_AT_FIELD_NUMBER: _builtins.int
     request_id: _builtins.int
     controller_epoch: _builtins.int
     broker_epoch: _builtins.int
+    removed_at: _builtins.int
+    """or, if not 0, a state up to this partition epoch removed the replica"""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicPartition]:
-        """to be deleted: the store had the topic once"""
+        """to be deleted: the store had the topic once,"""
 
     def __init__(
         self,
@@ -685,10 +696,11 @@ class StopReplica(_message.Message):
         controller_epoch: _builtins.int = ...,
         broker_epoch: _builtins.int = ...,
         partitions: _abc.Iterable[Global___TopicPartition] | None = ...,
+        removed_at: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_epoch", b"controller_epoch", "partitions", b"partitions", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "controller_epoch", b"controller_epoch", "partitions", b"partitions", "removed_at", b"removed_at", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -65,6 +65,7 @@ def events_of_the_core(sent: FromController) -> list[Event]:
                     controller_epoch=sent.controller_epoch,
                     broker_epoch=sent.broker_epoch,
                     partitions=sent.partitions,
+                    removed_at=sent.removed_at,
                 )
             ]
         case ReplyAlterPartition():
@@ -135,6 +136,9 @@ def _hosted(view: PartitionView) -> HostedReplica:
         accepted_leader_epoch=view.accepted_leader_epoch,
         accepted_partition_epoch=view.accepted_partition_epoch,
         last_epoch=view.last_epoch,
+        term_epoch=view.term.leader_epoch,
+        led_by=view.term.led_by,
+        led_as=view.term.led_as,
         log_start_offset=view.log_start_offset,
         log_end_offset=view.log_end_offset,
     )

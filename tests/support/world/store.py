@@ -158,12 +158,15 @@ class FakeStore:
         assert len(set(candidates)) == len(candidates)
         assert set(candidates) <= set(new.replicas)
         assert not new.eligible_leaders or len(new.isr) < new.min_insync_replicas
+        for moving in (new.adding_replicas, new.removing_replicas):
+            assert not moving or set(moving) < set(new.replicas)
         if old is None:
             return
         is_fence = new.reason == STATE_LOST and new.partition_epoch > old.partition_epoch
         assert new.partition_epoch == old.partition_epoch + 1 or is_fence
         assert new.leader_epoch >= old.leader_epoch
         assert new.leader == old.leader or new.leader_epoch > old.leader_epoch
+        assert set(old.replicas) <= set(new.replicas) or new.leader_epoch > old.leader_epoch
 
     # --- calls of controllers -----------------------------------------------------------
 

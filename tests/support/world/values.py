@@ -95,6 +95,8 @@ def state(
     replicas: tuple[int, ...] = (0, 1, 2),
     reason: str = "",
     elr: tuple[IsrEntry, ...] = (),
+    adding: tuple[int, ...] = (),
+    removing: tuple[int, ...] = (),
 ) -> PartitionState:
     return PartitionState(
         replicas=tuple(BrokerId(r) for r in replicas),
@@ -106,6 +108,8 @@ def state(
         controller_epoch=ControllerEpoch(controller_epoch),
         reason=reason,
         eligible_leaders=elr,
+        adding_replicas=tuple(map(BrokerId, adding)),
+        removing_replicas=tuple(map(BrokerId, removing)),
     )
 
 

@@ -193,6 +193,8 @@ LINES: Final[dict[type, tuple[int, str]]] = {
     controller_notices.StatesRefused: (logging.WARNING, "states refused"),
     controller_notices.TopicDeletionConfirmed: (logging.INFO, "topic deletion confirmed"),
     controller_notices.StrayFound: (logging.WARNING, "stray topic found"),
+    controller_notices.PartitionMoved: (logging.INFO, "replicas changed"),
+    controller_notices.ReplicaRemoved: (logging.INFO, "removed replica stopped"),
     controller_notices.RestoreAsked: (logging.INFO, "restore from trash asked for"),
     controller_notices.RestoreFailed: (logging.WARNING, "restore from trash failed"),
 }

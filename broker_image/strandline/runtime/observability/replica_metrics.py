@@ -107,7 +107,7 @@ class ReplicaMetrics:
     def _show_leader(self, view: PartitionView, show: Callable[..., None]) -> None:
         labels = (view.topic_name, str(view.tp.partition))
         members = {entry.broker_id for entry in view.isr}
-        show(names.PARTITION_REPLICAS, len(view.replicas), *labels)
+        show(names.PARTITION_REPLICAS, len(view.original_replicas), *labels)
         show(names.PARTITION_ISR_SIZE, len(members), *labels)
         show(names.PARTITION_ELIGIBLE_LEADERS, len(view.eligible_leaders), *labels)
         show(names.PARTITION_MIN_INSYNC_REPLICAS, view.min_insync_replicas, *labels)
@@ -130,7 +130,10 @@ class ReplicaMetrics:
 
     def _show_broker(self, views: Sequence[PartitionView], show: Callable[..., None]) -> None:
         led = [view for view in views if view.role is RoleName.LEADER]
-        sizes = [(len(view.isr), len(view.replicas), view.min_insync_replicas) for view in led]
+        # A replica that is being added is not missing.
+        sizes = [
+            (len(view.isr), len(view.original_replicas), view.min_insync_replicas) for view in led
+        ]
         show(names.BROKER_PARTITIONS, len(views))
         show(names.BROKER_LEADERS, len(led))
         show(names.BROKER_UNDER_REPLICATED_PARTITIONS, sum(isr < ar for isr, ar, _ in sizes))
