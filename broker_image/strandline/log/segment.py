@@ -31,7 +31,7 @@ from .files import FILE_MODE, content_of, is_full, replace_file, write_all
 from .index import RELATIVE_MAX, OffsetIndex
 from .producer_state import ProducerState
 from .record_batch import HEADER_BYTES, BatchHeader
-from .segment_cut import SegmentCut, cut_or_mark
+from .segment_cut import CUT_AT_ONCE_BYTES_MAX, SegmentCut, cut_or_mark
 from .segment_part import OpenFile, SegmentPart
 from .segment_summary import SUMMARY_SUFFIX, SegmentSummary, read_summary
 
@@ -57,8 +57,8 @@ class LogLimits:
     takes more than its size (log.unflushed.segments.max)."""
     fsyncs_at_once_max: int = 8
     """Logs that a start brings to disk at a time."""
-    cut_at_once_bytes_max: int = 4 << 20
-    """A truncation frees so much of a segment at once, a few ms; more waits for a thread."""
+    cut_at_once_bytes_max: int = CUT_AT_ONCE_BYTES_MAX
+    """A truncation frees so much of a segment at once; more waits for a thread."""
 
     def new_index(self) -> OffsetIndex:
         """Make an empty index with these bounds."""

@@ -17,6 +17,8 @@ from .batch_scan import CUT_MARK
 from .files import is_full, sync_file, write_all
 from .segment_part import OpenFile
 
+CUT_AT_ONCE_BYTES_MAX: Final = 4 << 20
+"""Bytes that a file system frees in less than a millisecond or so."""
 CUT_STEP_BYTES: Final = 64 << 20
 """A file gives up this many bytes at a time: a big cut in one call would hold the file system's
 journal, and with it the writes of other logs."""
