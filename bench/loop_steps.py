@@ -30,6 +30,8 @@ BATCH_BYTES = 1 << 20
 ROLLS = 40
 CUT_BATCHES = 10
 SEGMENT_BYTES = 128 << 20
+LONG_BYTES = 1 << 30
+"""Of the greatest segment by default; all but ten batches are cut off."""
 GIB = 1 << 30
 TOPIC_ID = TopicId("00000000-0000-4000-8000-000000000001")
 CONFIG = StorageConfig(trash_retention_bytes=0)
@@ -91,7 +93,7 @@ async def measure(folder: Path, gib: float, steps: Steps) -> None:
     broker = CoreAndStore(folder, CONFIG)
     broker.start()
     many = [TopicPartition(topic_id=TOPIC_ID, partition=n) for n in range(REPLICAS)]
-    rolling, big = many[-2:]
+    long, rolling, big = many[-3:]
     async with steps.case(f"creation of {REPLICAS} replicas"):
         await broker.apply(many, leader=LEADER, leader_epoch=0)
     async with steps.case(f"{TAKE_OVERS} take-overs"):
@@ -114,6 +116,11 @@ async def measure(folder: Path, gib: float, steps: Steps) -> None:
         await broker.diverge(big, leader_epoch=0, end_offset=log.log_end_offset - quarter)
         await until(lambda: log.rebuild is None)
         await fill(broker, big, quarter)
+    await broker.apply([long], leader=LEADER, leader_epoch=1, segment_bytes=LONG_BYTES)
+    await fill(broker, long, LONG_BYTES // BATCH_BYTES - 1)
+    async with steps.case(f"truncation of {LONG_BYTES >> 20} MiB of one segment"):
+        await broker.diverge(long, leader_epoch=0, end_offset=CUT_BATCHES)
+        await fill(broker, long, CUT_BATCHES)
     await broker.stop()
     again = CoreAndStore(folder, CONFIG)
     print(f"{'start with these logs, stopped cleanly':44} {again.load_seconds:27.2f} s")

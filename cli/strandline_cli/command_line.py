@@ -82,12 +82,44 @@ def whole_number(least: int) -> Callable[[str], int]:
     return read
 
 
+def broker_ids(text: str) -> tuple[int, ...]:
+    """Read ids of brokers with commas between them, in their order."""
+    words = text.split(",")
+    if not all(word.isdecimal() for word in words):
+        raise argparse.ArgumentTypeError(f"must be ids of brokers such as 0,2, not {text!r}")
+    return tuple(int(word) for word in words)
+
+
 def positive(text: str) -> float:
     """Read a number greater than 0."""
     with suppress(ValueError):
         if 0 < float(text) < math.inf:
             return float(text)
     raise argparse.ArgumentTypeError(f"must be a number greater than 0, not {text!r}")
+
+
+def add_place(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which cluster is meant."""
+    add = parser.add_argument
+    add("--cluster", default="", metavar="NAME", help="default: the only one of the namespace")
+    add("--namespace", "-n", default="default", help="the namespace of the cluster")
+    add("--kubeconfig", help="default: $KUBECONFIG, or kubectl's own file")
+    add("--context", default="", help="a context of the kubeconfig; default: the current one")
+
+
+def add_waiting(parser: argparse.ArgumentParser, seconds: int) -> None:
+    """Add the options that say how long to wait; wait_seconds is 0 for not at all."""
+    end = parser.add_mutually_exclusive_group()
+    end.add_argument(
+        "--wait-seconds",
+        type=whole_number(1),
+        default=seconds,
+        help="until it has happened; default: %(default)s",
+    )
+    only_asks = "ask, and do not wait"
+    end.add_argument(
+        "--no-wait", dest="wait_seconds", action="store_const", const=0, help=only_asks
+    )
 
 
 def repository() -> Path:

@@ -3,13 +3,16 @@
 The operator calls it when it creates Partition objects. A partition's replicas do not depend
 on how many partitions exist: partitions added later continue the spread, and a Partition object
 that is created again after a loss names the brokers that have its data (ADR 0009). A partition
-that moved elsewhere, or is resized, keeps its replicas as far as it can (ADR 0057).
+that moved elsewhere, or is resized, keeps its replicas as far as it can (ADR 0057). `strandline
+drain` asks where the replicas of a broker go.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from strandline.errors import StrandlineError
 from strandline.model import BrokerId, TopicId
@@ -94,6 +97,102 @@ def resized(
         return tuple(dict.fromkeys([*current, *usual]))[:count]
     kept = sorted(current, key=lambda each: each not in in_sync)[:count]
     return tuple(each for each in current if each in kept)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assigned:
+    """The replicas that a partition shall have; the first is the preferred leader."""
+
+    topic_id: TopicId
+    partition: int
+    replicas: tuple[BrokerId, ...]
+
+
+class Takers:
+    """Who takes the replicas of a broker that is to hold none, and how many each one then has.
+
+    A replica goes to a rack that the partition is not in, then to the broker with the fewest
+    replicas; a preferred leader to the one of these that is the first of the fewest partitions.
+    Between equal ones the usual placement decides.
+    """
+
+    def __init__(
+        self,
+        assigned: Collection[Assigned],
+        *,
+        away: BrokerId,
+        brokers: Collection[BrokerId],
+        fit: Collection[BrokerId],
+        racks: Mapping[BrokerId, str],
+    ) -> None:
+        """Take all partitions and brokers of a cluster.
+
+        Shape:   fit are the brokers that may take a replica; "" or nothing is no rack
+        """
+        self._away = away
+        self._others = [each for each in brokers if each != away]
+        self._fit = frozenset(fit) - {away}
+        self._racks = racks
+        self._replicas = Counter(broker for each in assigned for broker in each.replicas)
+        self._firsts = Counter(each.replicas[0] for each in assigned)
+        self._taker: dict[Assigned, BrokerId] = {}
+
+    def options(self, each: Assigned) -> list[BrokerId]:
+        """Return who may take the replica of a partition, in the order of the usual placement."""
+        if not self._others:
+            return []
+        usual = place_topic(
+            each.topic_id,
+            [each.partition],
+            brokers=self._others,
+            replication_factor=len(self._others),
+        )[each.partition]
+        return [one for one in usual if one in self._fit and one not in each.replicas]
+
+    def choose(self, leaving: Collection[Assigned]) -> dict[Assigned, tuple[BrokerId, ...]]:
+        """Return the replicas of these partitions without the broker; each has an option."""
+        options = {each: self.options(each) for each in leaving}
+        # First those that can go to few brokers.
+        ordered = sorted(leaving, key=lambda it: (len(options[it]), it.topic_id, it.partition))
+        for each in ordered:
+            self._give(each, min(options[each], key=lambda to: self._cost(each, to)))
+        # A later choice may have filled whom an earlier one took. Each turn evens the numbers out.
+        while any(self._is_evened(each, options[each]) for each in leaving):
+            pass
+        return {each: self._replaced(each) for each in leaving}
+
+    def _give(self, each: Assigned, taker: BrokerId) -> None:
+        first = each.replicas[0] == self._away
+        if (former := self._taker.get(each)) is not None:
+            self._replicas[former] -= 1
+            self._firsts[former] -= first
+        self._taker[each] = taker
+        self._replicas[taker] += 1
+        self._firsts[taker] += first
+
+    def _cost(self, each: Assigned, taker: BrokerId) -> tuple[bool, int, int]:
+        firsts = self._firsts[taker] if each.replicas[0] == self._away else 0
+        return self._repeats_rack(each, taker), self._replicas[taker], firsts
+
+    def _repeats_rack(self, each: Assigned, taker: BrokerId) -> bool:
+        others = {self._racks.get(one, "") for one in each.replicas if one != self._away}
+        rack = self._racks.get(taker, "")
+        return bool(rack) and rack in others
+
+    def _is_evened(self, each: Assigned, options: Collection[BrokerId]) -> bool:
+        """Give a replica to another broker that has at least two fewer; tell whether one does."""
+        present = self._taker[each]
+        for taker in options:
+            keeps_racks = self._repeats_rack(each, taker) <= self._repeats_rack(each, present)
+            if keeps_racks and self._replicas[taker] + 1 < self._replicas[present]:
+                self._give(each, taker)
+                return True
+        return False
+
+    def _replaced(self, each: Assigned) -> tuple[BrokerId, ...]:
+        """Put the taker where the broker stood, so that preferred leaders stay spread."""
+        taker = self._taker[each]
+        return tuple(taker if one == self._away else one for one in each.replicas)
 
 
 def on_logs(

@@ -15,6 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from strandline.log.batch_scan import CUT_MARK
 from strandline.log.producer_state import ProducerState
 from strandline.log.record_batch import parse_header, read_client_batch, read_fetched
 from strandline.log.segment import LogLimits, SegmentPool
@@ -45,7 +46,12 @@ class LogMachine(RuleBasedStateMachine):
         self.workshop = Workshop(
             root,
             TopicSettings(segment_bytes=500),
-            LogLimits(index_interval_bytes=80, index_size_max_bytes=64, unflushed_segments_max=2),
+            LogLimits(
+                index_interval_bytes=80,
+                index_size_max_bytes=64,
+                unflushed_segments_max=2,
+                cut_at_once_bytes_max=200,
+            ),
             SegmentPool(open_segments_max=2),
         )
         self.log = self.workshop.create()
@@ -130,6 +136,11 @@ class LogMachine(RuleBasedStateMachine):
             self.end = self.start
         assert reached == self.end
         assert self.log.recovery_point <= self.end
+
+    @rule()
+    def cut_the_tail_off(self) -> None:
+        if self.log.cut is not None:
+            self.log.cut.run()
 
     def _keep(self, kept: list[Batch]) -> None:
         self.model = kept
@@ -226,6 +237,9 @@ class LogMachine(RuleBasedStateMachine):
         assert self.log.size_bytes == len(everything)
         assert content(self.log) == everything
         files = b"".join(path.read_bytes() for path in self._files())
+        if self.log.cut is not None:
+            files, mark, _ = files.partition(CUT_MARK)
+            assert mark
         assert files == everything
 
     @invariant()

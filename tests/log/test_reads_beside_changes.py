@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import threading
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from strandline.errors import ErrorCode, ProtocolError
 from strandline.log.partition_log import PartitionLog
 from strandline.log.record_batch import read_fetched
 from strandline.log.segment import SegmentPool
-from tests.log.support.logs import Workshop, append, bring_to_disk, content, fill
+from tests.log.support.logs import SMALL_INDEX, Workshop, append, bring_to_disk, content, fill
 
 READERS = 2
 CHANGES = 400
@@ -95,8 +96,12 @@ def change_at_random(
     return [*versions, now]
 
 
-def test_a_read_returns_checked_batches_of_one_version_of_the_log(tmp_path: Path) -> None:
-    workshop = Workshop(tmp_path, pool=SegmentPool(open_segments_max=2))
+@pytest.mark.parametrize("at_once_max", [1 << 20, 0], ids=["short tails", "long tails"])
+def test_a_read_returns_checked_batches_of_one_version_of_the_log(
+    tmp_path: Path, at_once_max: int
+) -> None:
+    limits = dataclasses.replace(SMALL_INDEX, cut_at_once_bytes_max=at_once_max)
+    workshop = Workshop(tmp_path, limits=limits, pool=SegmentPool(open_segments_max=2))
     log = workshop.create()
     loop = threading.Lock()
     with Readers(log, loop) as readers:

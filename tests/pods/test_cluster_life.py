@@ -374,6 +374,43 @@ def test_a_rollout_restart_under_load_takes_every_broker_and_loses_nothing(
         run.judged()
 
 
+def test_a_setting_of_running_brokers_restarts_none_and_another_one_rolls_them_under_load(
+    installed: Installed,
+) -> None:
+    with installed.under_load("settings") as run:
+        annotate(installed, f"{PAUSE}-")
+        before = run.view.seen().pods
+        set_config(installed, logRetentionCheckIntervalMs=200_000)
+        run.wait_for_acks(2_000)
+        assert run.view.seen().pods == before
+
+        def roll() -> None:
+            set_config(installed, replicaLagTimeMaxMs=8_000)
+
+        run.short_fault("a setting that needs a restart", roll)
+        after = run.view.seen().pods
+        assert not {pod.uid for pod in after.values()} & {pod.uid for pod in before.values()}
+        verdict = run.judged()
+        assert (verdict.failed, verdict.unknown) == (0, 0)
+
+
+def set_config(installed: Installed, **config: int) -> None:
+    """Change settings of brokers, and wait until all of them work with these."""
+    patch = json.dumps({"spec": {"config": config}})
+    installed.kubernetes.kubectl(
+        *("patch", "brokercluster", "default", "--type=merge", f"--patch={patch}")
+    )
+
+    def is_applied() -> bool:
+        found = installed.kubernetes.get("brokercluster", "default")
+        conditions = {each["type"]: each for each in found["status"]["conditions"]}
+        applied = conditions["ConfigApplied"]
+        seen = (applied["observedGeneration"], applied["status"], conditions["Rolling"]["reason"])
+        return seen == (found["metadata"]["generation"], "True", "RollingDone")
+
+    eventually(is_applied, ROLL_LIMIT_MS, f"{config} applied", retry_on=(CommandFailed, KeyError))
+
+
 def test_brokers_serve_and_fail_over_after_the_release_is_uninstalled(
     installed: Installed,
 ) -> None:

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from strandline.config.replication import ReplicationConfig
 from strandline.log.segment import INDEX_SUFFIX, LOG_SUFFIX
+from strandline.log.segment_cut import CUT_AT_ONCE_BYTES_MAX
 from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
 from tests.support.clients import SentRecords, producer_of, read_all
 from tests.support.eventually import eventually
@@ -40,9 +41,9 @@ PERMITTED: dict[tuple[str, str], int] = {
     # at most, and is never made there.
     ("open", ".log"): 0,
     ("open", ".index"): 0,
-    # A truncation: renames of what it takes whole, one cut, the removal of two small files. The cut
-    # frees up to a segment of the disk's blocks: a row of its own, docs/acceptance/safety.md.
-    ("ftruncate", ".log"): 1 << 30,
+    # A truncation: renames of what it takes whole, a cut of a short tail or a small write where a
+    # long one begins, the removal of two small files.
+    ("ftruncate", ".log"): CUT_AT_ONCE_BYTES_MAX,
     ("rename", ".log"): 0,
     ("remove", ".index"): 0,
     ("remove", ".summary"): 0,
@@ -157,7 +158,10 @@ def catch_up_without_indexes(group: BrokerGroup, sent: SentRecords) -> None:
 
 
 def truncate(group: BrokerGroup, sent: SentRecords) -> None:
-    """Freeze a leader that has more than the others until another one leads."""
+    """Freeze a leader that has more than the others until another one leads.
+
+    Meanwhile the index files of its sealed segments go.
+    """
     old = group.wait_leader("orders")
     others = [broker for broker in range(len(group.brokers)) if broker != old]
     unsafe = long_values(producer_of(group.bootstrap(), acks="1"), "orders", 0)
@@ -166,6 +170,8 @@ def truncate(group: BrokerGroup, sent: SentRecords) -> None:
         group.brokers[other].freeze()
     send(unsafe, 6 * AT_ONCE)
     group.brokers[old].freeze()
+    for path in group.log_folder(old, group.topic_id("orders")).glob("*" + INDEX_SUFFIX):
+        path.unlink()
     for other in others:
         group.brokers[other].thaw()
     group.wait_leader("orders", other_than=old)

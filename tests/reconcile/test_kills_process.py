@@ -12,7 +12,9 @@ import pytest
 
 from tests.reconcile.conftest import OperatorProcess
 from tests.reconcile.killed_operator import run_killed_after_each_write
+from tests.reconcile.test_conditions import led
 from tests.reconcile.test_operator_process import names, reason, topic
+from tests.reconcile.test_pods_process import patch_status
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
@@ -75,3 +77,35 @@ def test_an_operator_killed_after_each_of_its_writes_lets_a_topic_go(
     killed = run_killed_after_each_write(operator, tmp_path, begin, is_done, within_ms=WITHIN_MS)
     assert killed >= 1
     assert reason(operator, "other") == "PartitionsOffline"
+
+
+def test_an_operator_killed_after_each_of_its_writes_changes_a_replication_factor(
+    operator: OperatorProcess, tmp_path: Path
+) -> None:
+    partitions = 4
+    two = topic("orders", partitions=partitions, replicationFactor=2)
+    operator.kubectl("apply", "-f", "-", stdin=two)
+    operator.wait_for("Partitions", lambda: len(operator.list(PARTITIONS)) == partitions)
+    before = {}
+    for each in operator.list(PARTITIONS):
+        name, replicas = each["metadata"]["name"], each["spec"]["replicas"]
+        before[name] = replicas
+        state = led(0, isr=replicas, leader=replicas[0])["status"]
+        patch_status(operator, PARTITIONS, name, {**state, "replicas": replicas})
+    operator.wait_for("leaders", lambda: reason(operator, "orders") == "AllPartitionsOnline")
+
+    def begin() -> None:
+        patch = '{"spec":{"replicationFactor":3}}'
+        operator.kubectl("patch", "rtopic", "orders", "--type=merge", "-p", patch)
+
+    def wanted() -> dict[str, list[int]]:
+        found = operator.list(PARTITIONS)
+        return {each["metadata"]["name"]: each["spec"]["replicas"] for each in found}
+
+    def is_done() -> bool:
+        moving = status(operator, "rtopic", "orders")["partitions"].get("moving")
+        return moving == partitions and all(len(each) == 3 for each in wanted().values())
+
+    killed = run_killed_after_each_write(operator, tmp_path, begin, is_done, within_ms=WITHIN_MS)
+    assert killed >= partitions
+    assert {name: replicas[:2] for name, replicas in wanted().items()} == before

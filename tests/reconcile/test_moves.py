@@ -39,6 +39,28 @@ def test_another_replication_factor_moves_the_partitions_that_have_a_state() -> 
     assert told.body["status"]["partitions"]["moving"] == 2
 
 
+def test_a_person_may_move_a_partition_but_not_change_how_many_replicas_it_has() -> None:
+    world = World(cluster(replicas=5), topic(replicationFactor=2))
+    world.perform(topic_plan(world))
+    found = world.get(kinds.PARTITION, "orders-0")
+    first, second = held = found["spec"]["replicas"]
+    others = [number for number in range(5) if number not in held]
+    status = {**COMPLETE["Partition"]["status"], "replicas": held, "leader": first}
+    status |= {"isr": held, "isrBrokerEpochs": [1, 1], "elr": [], "elrBrokerEpochs": []}
+    status |= {"addingReplicas": [], "removingReplicas": []}
+
+    def moves_after(*replicas: int) -> list[list[int]]:
+        spec = {**found["spec"], "replicas": list(replicas)}
+        world.put({**found, "spec": spec, "status": status})
+        plan = topic_plan(world)
+        return [each.body["spec"]["replicas"] for each in plan if isinstance(each, MovePartition)]
+
+    for replicas in ((others[0], second), (second, first), tuple(others[:2])):
+        assert moves_after(*replicas) == [], replicas
+    assert [len(each) for each in moves_after(first, second, others[0])] == [2]
+    assert [len(each) for each in moves_after(others[0])] == [2]
+
+
 def test_a_replication_factor_that_no_cluster_has_moves_nothing() -> None:
     world = World(cluster(), topic())
     world.perform(topic_plan(world))

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from strandline.model import BrokerId, TopicId
 from strandline_operator.placement import (
+    Assigned,
+    Takers,
     TooFewBrokers,
     on_logs,
     place_partition,
@@ -129,3 +133,90 @@ def test_a_topic_that_was_never_moved_stays_at_its_usual_place_when_it_is_resize
             for number in range(20):
                 found = resized(before[number], after[number], in_sync=before[number])
                 assert found == after[number]
+
+
+# --- a broker that is to hold nothing -----------------------------------------------------
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> tuple[list[Assigned], list[BrokerId], dict[BrokerId, str]]:
+    """Partitions on any brokers, brokers, and racks of some; replicas always fit without one."""
+    count = draw(st.integers(3, 7))
+    everyone = brokers(count)
+    replicas = st.lists(st.sampled_from(everyone), min_size=1, max_size=count - 1, unique=True)
+    placed = draw(st.lists(replicas, max_size=30))
+    assigned = [
+        Assigned(topic_id=TopicId(f"topic-{n % 3}"), partition=n, replicas=tuple(each))
+        for n, each in enumerate(placed)
+    ]
+    racks = draw(st.dictionaries(st.sampled_from(everyone), st.sampled_from(["a", "b", "c"])))
+    return assigned, everyone, racks
+
+
+@given(clusters())
+def test_a_broker_is_left_by_one_replica_of_each_partition_and_nothing_else_moves(
+    cluster: tuple[list[Assigned], list[BrokerId], dict[BrokerId, str]],
+) -> None:
+    assigned, everyone, racks = cluster
+    away = everyone[-1]
+    leaving = [each for each in assigned if away in each.replicas]
+    takers = Takers(assigned, away=away, brokers=everyone, fit=everyone, racks=racks)
+    options = {each: takers.options(each) for each in leaving}
+    moved = takers.choose(leaving)
+    assert moved.keys() == set(leaving)
+    taken: dict[Assigned, BrokerId] = {}
+    for each, after in moved.items():
+        assert len(set(after)) == len(each.replicas), "no broker has two"
+        (place,) = [n for n, one in enumerate(after) if one != each.replicas[n]]
+        assert each.replicas[place] == away
+        taken[each] = after[place]
+        assert taken[each] in options[each]
+    held = Counter(
+        one for each in assigned for one in moved.get(each, each.replicas) if one != away
+    )
+
+    def repeats(each: Assigned, taker: BrokerId) -> bool:
+        return taker in racks and racks[taker] in {
+            racks[one] for one in each.replicas if one != away and one in racks
+        }
+
+    for each, taker in taken.items():
+        for other in options[each]:
+            assert repeats(each, other) >= repeats(each, taker), "another rack comes first"
+            if repeats(each, other) == repeats(each, taker):
+                assert held[other] + 1 >= held[taker], "no single change spreads it better"
+
+
+def test_leaders_stay_spread_and_brokers_that_are_not_fit_take_nothing() -> None:
+    topic = TopicId("d3b07384-d9a0-4c9b-8f0a-000000000001")
+    placed = place_topic(topic, range(60), brokers=brokers(6), replication_factor=3)
+    assigned = [
+        Assigned(topic_id=topic, partition=number, replicas=replicas)
+        for number, replicas in placed.items()
+    ]
+    leaving = [each for each in assigned if 5 in each.replicas]
+
+    def moved(*fit: int) -> list[tuple[BrokerId, ...]]:
+        takers = Takers(
+            assigned,
+            away=BrokerId(5),
+            brokers=brokers(6),
+            fit=[BrokerId(one) for one in fit],
+            racks={},
+        )
+        after = takers.choose(leaving)
+        return [after.get(each, each.replicas) for each in assigned]
+
+    spread = Counter(one for replicas in moved(0, 1, 2, 3, 4, 5) for one in replicas)
+    assert spread == dict.fromkeys(range(5), 36)
+    firsts = Counter(replicas[0] for replicas in moved(0, 1, 2, 3, 4))
+    assert firsts == dict.fromkeys(range(5), 12)
+    before = sum(4 in each.replicas for each in assigned)
+    assert sum(4 in replicas for replicas in moved(0, 1, 2, 3)) == before
+
+
+def test_the_only_broker_has_nobody_to_give_its_replicas_to() -> None:
+    alone = Assigned(topic_id=TopicId("6f1d"), partition=0, replicas=(BrokerId(0),))
+    takers = Takers([alone], away=BrokerId(0), brokers=brokers(1), fit=brokers(1), racks={})
+    assert takers.options(alone) == []
+    assert takers.choose([]) == {}

@@ -42,6 +42,8 @@ EVENTS = {
 ON_FILES = ("fsync", "fdatasync", "ftruncate", "pread", "preadv", "pwrite", "pwritev", "fstat")
 ON_PATHS = ("stat", "lstat", "statvfs", "access")
 CHANGING = os.O_CREAT | os.O_TRUNC
+_fstat = os.fstat
+"""As it is without the watch."""
 _NUMBERED = re.compile(r"^[0-9]{20}")
 _NO_DISK = re.compile(r"^/(proc|sys|dev)/|^(pipe|socket|anon_inode):")
 _CODE = re.compile(r"\.(py|pyc|so|pth|egg-link)$|/__pycache__|/site-packages|/lib/python")
@@ -49,7 +51,10 @@ _CODE = re.compile(r"\.(py|pyc|so|pth|egg-link)$|/__pycache__|/site-packages|/li
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopCall:
-    """One kind of call: its name, the kind of file, its bytes, and the functions that led to it."""
+    """One kind of call: its name, the kind of file, its bytes, and the functions that led to it.
+
+    Those of an ftruncate are the bytes that it frees.
+    """
 
     call: str
     file: str
@@ -73,7 +78,7 @@ class LoopWatch:
         if call is None or not self._watches():
             return
         if call == "truncate" and isinstance(args[0], int):
-            return  # that of an open file, which is noted with its new size
+            return  # that of an open file, which is noted with what it frees
         if call == "open" and isinstance(args[2], int) and args[2] & CHANGING:
             call = "create"
         self._note(call, args[0], 0)
@@ -82,8 +87,10 @@ class LoopWatch:
         """Note a call that raises no event."""
         if self._watches():
             size_bytes = 0
-            if call in ("pread", "ftruncate"):
+            if call == "pread":
                 size_bytes = args[1]
+            elif call == "ftruncate":
+                size_bytes = max(0, _fstat(args[0]).st_size - args[1])
             elif call == "pwritev":
                 size_bytes = sum(len(memoryview(part).cast("B")) for part in args[1])
             self._note(call, args[0], size_bytes)

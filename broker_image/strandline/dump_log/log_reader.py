@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from strandline.errors import CorruptBatch
-from strandline.log.batch_scan import Window
+from strandline.log.batch_scan import Window, is_cut_at
 from strandline.log.checkpoint import LogStartCheckpoint
 from strandline.log.partition_folder import PartitionMetadataFile, parse_folder_name, read_metadata
 from strandline.log.record_batch import HEADER_BYTES, BatchHeader
@@ -94,6 +94,8 @@ def _read_segment(path: Path, *, may_be_cut: bool) -> Iterator[DumpedBatch]:
         position = 0
         while position < end:
             left = end - position
+            if may_be_cut and is_cut_at(window, position, end):
+                return
             header = window.header_at(position) if left >= HEADER_BYTES else None
             if header is None or header.size_bytes > left:
                 if may_be_cut:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from strandline.errors import CorruptBatch
 
@@ -15,6 +16,9 @@ from .files import read_exactly
 from .record_batch import HEADER_BYTES, BatchHeader, check_crc, parse_header
 
 WINDOW_BYTES = 256 * 1024
+CUT_MARK: Final = b"\xff" * 8 + b"strandline: the log ends here"
+"""In the place of a batch's header, and shorter: the log was cut here, whatever follows. No batch
+has a base offset of -1."""
 
 
 class Window:
@@ -54,6 +58,12 @@ class Window:
         return memoryview(self._data)[within : within + end - start]
 
 
+def is_cut_at(window: Window, position: int, end: int) -> bool:
+    """Tell whether a truncation marked this place of a file that is so long as its end."""
+    behind = position + len(CUT_MARK)
+    return behind <= end and window.view(position, behind) == CUT_MARK
+
+
 def headers(fd: int, *, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of batches; the log checked them before it wrote them."""
     window = Window(fd, end=end)
@@ -70,6 +80,8 @@ class EndKind(Enum):
     COMPLETE = "complete"
     TORN = "torn"
     """The last batch is cut by the end of the file: a write that never returned."""
+    CUT = "cut"
+    """The mark of a truncation: the process died before the tail behind it was gone."""
     DAMAGED = "damaged"
     """Bytes that were written are missing or changed."""
 
@@ -127,6 +139,8 @@ def check_batches(
         visit(position, header)
         position += header.size_bytes
         next_offset, last_epoch = header.next_offset, header.leader_epoch
+    if kind is EndKind.DAMAGED and is_cut_at(window, position, size_bytes):
+        kind, problem = EndKind.CUT, "a truncation was not finished"
     return ScanEnd(
         position=position,
         next_offset=next_offset,

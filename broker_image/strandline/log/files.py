@@ -82,6 +82,14 @@ def read_exactly(fd: int, length: int, position: int) -> bytes:
     return data
 
 
+def content_of(path: Path) -> bytes:
+    """Return the content of a small file, nothing if there is none."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
 def sync_folder(folder: Path) -> None:
     """Make creations, renames and removals in a folder durable."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

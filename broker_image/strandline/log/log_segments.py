@@ -221,6 +221,7 @@ class LogSegments:
         Nothing has changed if there is no space for the new one.
         """
         active = self._segments[-1]
+        active.finish_cut()
         part = self._part(active)
         self.add(base_offset)
         self._unflushed.append(part)

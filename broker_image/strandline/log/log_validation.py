@@ -22,7 +22,8 @@ class LogValidation:
     """The result of a validation; problem is "" if nothing was cut.
 
     damaged means that bytes of a finished write are missing or changed. A write torn by the
-    death of the process is not damage: it was never acknowledged.
+    death of the process is not damage: it was never acknowledged. Nor is a truncation that it did
+    not finish, also if a power cut undid what took later segments away.
     """
 
     problem: str = ""
@@ -68,10 +69,10 @@ def validate_segments(
         kept.append(segment)
         last_epoch = end.last_epoch
         if end.kind is not EndKind.COMPLETE:
-            torn = end.kind is EndKind.TORN and not later
-            if not torn:
+            damaged = end.kind is EndKind.DAMAGED or (end.kind is EndKind.TORN and bool(later))
+            if damaged:
                 before_loss()
-            return kept, _cut(segment, later, end.problem, damaged=not torn)
+            return kept, _cut(segment, later, end.problem, damaged=damaged)
     return kept, LogValidation()
 
 

@@ -55,6 +55,7 @@ from .record_batch import (
     stamp,
 )
 from .retention import choose_log_start, is_roll_due
+from .segment_cut import SegmentCut
 
 EPOCH_MAX = LeaderEpoch((1 << 31) - 1)
 
@@ -170,7 +171,9 @@ class PartitionLog(ReadableLog):
         return log
 
     def close(self) -> None:
-        """Close all files, without a flush."""
+        """Close all files, without a flush; a cut is made on disk."""
+        if self.cut is not None:
+            self.cut.run()
         self._segments.release_all()
 
     def release(self) -> None:
@@ -359,7 +362,7 @@ class PartitionLog(ReadableLog):
         Source:  Kafka LogSegment.shouldRoll, UnifiedLog.deletableSegments
         """
         active = self._segments.active
-        if active.size_bytes == 0 or not self._segments.may_roll:
+        if active.size_bytes == 0 or not self._segments.may_roll or self.cut is not None:
             return
         self._refuse_if_failed()
         try:
@@ -405,6 +408,15 @@ class PartitionLog(ReadableLog):
                 file.unlink()
         except OSError as error:
             raise self._fail("delete segments", error) from error
+
+    @property
+    def cut(self) -> SegmentCut | None:
+        """What the newest truncation left to be cut off the disk, None if nothing is left.
+
+        The caller runs it off the loop before it has records appended: an append would do it.
+        """
+        cut = self._segments.active.cut
+        return None if cut is None or cut.is_done else cut
 
     def take_set_aside(self) -> list[Path]:
         """Return the files of segments that cuts took whole; the caller removes them off the loop.

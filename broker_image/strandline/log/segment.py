@@ -27,10 +27,11 @@ from strandline.errors import CorruptBatch
 from strandline.model import EpochStart
 
 from .batch_scan import ScanEnd, Window, check_batches, headers
-from .files import FILE_MODE, is_full, replace_file, write_all
+from .files import FILE_MODE, content_of, is_full, replace_file, write_all
 from .index import RELATIVE_MAX, OffsetIndex
 from .producer_state import ProducerState
 from .record_batch import HEADER_BYTES, BatchHeader
+from .segment_cut import CUT_AT_ONCE_BYTES_MAX, SegmentCut, cut_or_mark
 from .segment_part import OpenFile, SegmentPart
 from .segment_summary import SUMMARY_SUFFIX, SegmentSummary, read_summary
 
@@ -56,6 +57,8 @@ class LogLimits:
     takes more than its size (log.unflushed.segments.max)."""
     fsyncs_at_once_max: int = 8
     """Logs that a start brings to disk at a time."""
+    cut_at_once_bytes_max: int = CUT_AT_ONCE_BYTES_MAX
+    """A truncation frees so much of a segment at once; more waits for a thread."""
 
     def new_index(self) -> OffsetIndex:
         """Make an empty index with these bounds."""
@@ -129,6 +132,7 @@ class Segment:
         "_pool",
         "_writer",
         "base_offset",
+        "cut",
         "end",
         "max_timestamp_ms",
         "path",
@@ -146,6 +150,8 @@ class Segment:
         self._limits = limits
         self._pool = pool
         self._writer: OpenFile | None = None
+        self.cut: SegmentCut | None = None
+        """The newest cut, if its tail was too long to go at once; `finish_cut` forgets it."""
 
     @property
     def end_offset(self) -> int:
@@ -209,7 +215,7 @@ class Segment:
             and summary.end_offset <= recovery_point
             and summary.size_bytes <= self.path.stat().st_size
         ):
-            index = _content(self.index_path)
+            index = content_of(self.index_path)
             if zlib.crc32(index) == summary.index_crc and self._limits.new_index().load(
                 index, log_size_bytes=summary.size_bytes
             ):
@@ -234,7 +240,7 @@ class Segment:
         file = self._writer = OpenFile(os.open(self.path, os.O_RDWR), self._limits.new_index())
         start, first_offset = 0, self.base_offset
         if summary is not None:
-            file.index.load(_content(self.index_path), log_size_bytes=summary.size_bytes)
+            file.index.load(content_of(self.index_path), log_size_bytes=summary.size_bytes)
             start, first_offset = summary.size_bytes, summary.end_offset
             _, last_epoch = summary.epoch_range
             self.max_timestamp_ms = summary.max_timestamp_ms
@@ -395,6 +401,7 @@ class Segment:
 
         Shape:   the buffers together are the bytes of the batches; offsets are contiguous
         """
+        self.finish_cut()
         file = self.open_file()
         write_all(file.fd, buffers, self.size_bytes)
         position = self.size_bytes
@@ -406,16 +413,28 @@ class Segment:
 
     def truncate_to(self, offset: int) -> None:
         """Cut off every batch that reaches an offset or lies above it; for an active segment."""
+        self.finish_cut()
         file = self.open_file()
         near = file.index.at_or_below_offset(offset - self.base_offset)
         for position, header in headers(file.fd, start=near, end=self.size_bytes):
             if header.next_offset > offset:
+                self.cut = cut_or_mark(
+                    file,
+                    size_bytes=position,
+                    old_bytes=self.size_bytes,
+                    at_once_max=self._limits.cut_at_once_bytes_max,
+                )
                 self.end = SegmentEnd(header.base_offset, position)
                 file.index.truncate(position)
-                os.ftruncate(file.fd, position)
                 if position == 0:
                     self.max_timestamp_ms = NO_TIMESTAMP
                 return
+
+    def finish_cut(self) -> None:
+        """Wait until the tail of the newest cut is gone; a thread has cut it off, as a rule."""
+        if self.cut is not None:
+            self.cut.run()
+            self.cut = None
 
     def read(
         self, *, from_offset: int, up_to_offset: int, max_bytes: int, any_size: bool
@@ -474,10 +493,3 @@ class Segment:
                 break
             start += header.size_bytes
         return start
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return b""

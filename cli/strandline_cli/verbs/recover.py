@@ -5,14 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from strandline_cli.command_line import Verb
-
-
-def _broker_ids(text: str) -> tuple[int, ...]:
-    words = text.split(",")
-    if not all(word.isdigit() for word in words):
-        raise argparse.ArgumentTypeError(f"must be ids of brokers such as 0,2, not {text!r}")
-    return tuple(int(word) for word in words)
+from strandline_cli.command_line import Verb, broker_ids
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +14,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--without",
         required=True,
-        type=_broker_ids,
+        type=broker_ids,
         metavar="IDS",
         help="brokers that do not come back, such as 2",
     )

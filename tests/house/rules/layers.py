@@ -98,6 +98,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "strandline.names",
         "strandline.kube.objects",
         "strandline_checker",
+        "strandline_operator.placement",
     ),
     "strandline_checker": (
         "strandline_checker",

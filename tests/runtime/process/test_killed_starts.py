@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -40,6 +40,7 @@ from strandline.runtime.process.running_settings import RunningSettings
 from strandline.runtime.storage.loaded_store import LoadedStore, load_store
 from strandline.start_decision import FoundOnDisk, StartEvidence
 from tests.log.support.logs import SMALL_INDEX, TP, Workshop, fill
+from tests.support.killed import Killed, killed_behind
 
 MOUNT = "ext4/sda 9"
 LOG_DIR_ID = "11111111-2222-4333-8444-555555555555"
@@ -60,10 +61,6 @@ CONFIG = broker_config(
     ),
     ports=Ports(),
 )
-
-
-class Killed(BaseException):
-    """The process is gone."""
 
 
 class Cluster:
@@ -96,31 +93,6 @@ def _registration(epoch: BrokerEpoch, clean_since: BrokerEpoch, incarnation: str
         log_dir_id=LOG_DIR_ID,
         boot_id="boot-1",
     )
-
-
-@contextmanager
-def killed_behind(operation: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Raise Killed behind the disk operation of that number, and behind each that would follow."""
-    done: list[str] = []
-
-    def counted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
-            if len(done) >= operation:
-                raise Killed
-            result = real(*arguments, **options)
-            done.append(name)
-            if len(done) == operation:
-                raise Killed
-            return result
-
-        return call
-
-    with monkeypatch.context() as patched:
-        for name in ("fsync", "fdatasync", "ftruncate", "pwritev"):
-            patched.setattr(os, name, counted(name, getattr(os, name)))
-        for name in ("rename", "unlink"):
-            patched.setattr(Path, name, counted(name, getattr(Path, name)))
-        yield done
 
 
 @contextmanager

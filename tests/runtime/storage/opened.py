@@ -29,7 +29,7 @@ from strandline.errors import StorageError
 from strandline.log import record_batch
 from strandline.log.data_directory import BrokerState, DataDirectory
 from strandline.log.log_segments import LogEnvironment
-from strandline.log.segment import SegmentPool
+from strandline.log.segment import LogLimits, SegmentPool
 from strandline.model import (
     BrokerEpoch,
     BrokerId,
@@ -57,7 +57,9 @@ DEFAULTS = StorageConfig()
 class Opened:
     """A ReplicaStore over a data directory, and the tokens and failures that it reported."""
 
-    def __init__(self, folder: Path, config: StorageConfig) -> None:
+    def __init__(
+        self, folder: Path, config: StorageConfig, limits: LogLimits = SMALL_INDEX
+    ) -> None:
         self.directory = DataDirectory.open(folder)
         self.persisted: list[int] = []
         self.failures: list[StorageError] = []
@@ -67,9 +69,7 @@ class Opened:
         state = BrokerState()
         if (folder / "broker-state").exists():
             state = self.directory.read_state()
-        limits = dataclasses.replace(
-            SMALL_INDEX, unflushed_segments_max=config.unflushed_segments_max
-        )
+        limits = dataclasses.replace(limits, unflushed_segments_max=config.unflushed_segments_max)
         environment = LogEnvironment(pool=SegmentPool(open_segments_max=128), limits=limits)
         loaded = load_store(
             self.directory, state, environment, clean=True, before_loss=lambda: None
@@ -152,9 +152,10 @@ def with_store(
     scenario: Callable[[Opened], Awaitable[None]],
     *,
     config: StorageConfig = DEFAULTS,
+    limits: LogLimits = SMALL_INDEX,
 ) -> Opened:
     async def run() -> Opened:
-        opened = Opened(folder, config)
+        opened = Opened(folder, config, limits)
         opened.store.start()
         await scenario(opened)
         opened.directory.close()

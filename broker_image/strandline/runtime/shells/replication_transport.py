@@ -24,10 +24,18 @@ from strandline.core.events import (
     RecordsHandle,
     RequestCancelled,
 )
-from strandline.errors import ErrorCode, ProtocolError
+from strandline.errors import ErrorCode, ProtocolError, StorageError
 from strandline.log.record_batch import FetchedBatches, read_fetched
 from strandline.log_fields import fields
-from strandline.model import GRPC_LISTENER, BrokerEpoch, BrokerId, LiveBroker, Registration
+from strandline.model import (
+    GRPC_LISTENER,
+    BrokerEpoch,
+    BrokerId,
+    EpochEndOffset,
+    LiveBroker,
+    Registration,
+    TopicPartition,
+)
 from strandline.rpc.frames import RecordsFrame
 from strandline.rpc.replication_client import ReplicationClient
 from strandline.rpc.replication_server import FollowerStream
@@ -199,6 +207,9 @@ class ReplicationTransport:
             _log.warning(
                 "fetched batch refused", extra=fields(partition=str(frame.tp), cause=str(refusal))
             )
+        parted = frame.diverging if error is ErrorCode.NONE else None
+        if parted is not None and not self._may_cut(frame.tp, parted):
+            error = ErrorCode.KAFKA_STORAGE_ERROR  # the core asks again, after a pause
         return FetchedPartition(
             tp=frame.tp,
             error=error,
@@ -208,3 +219,11 @@ class ReplicationTransport:
             records=RecordsHandle(batches),
             diverging=frame.diverging,
         )
+
+    def _may_cut(self, tp: TopicPartition, diverging: EpochEndOffset) -> bool:
+        """Tell whether the core may cut a log now: a cut must walk no segment on this loop."""
+        try:
+            return self.store.indexes.may_cut(tp, diverging)
+        except StorageError as error:
+            self.store.fail(error)
+            return False

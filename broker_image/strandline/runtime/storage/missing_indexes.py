@@ -2,7 +2,7 @@
 
 An index lacks its file when the volume was full as the segment was sealed, or when somebody took
 the file away. To make it anew is a walk of the whole segment: the reader that met it gets nothing
-this time, and asks again.
+this time, and asks again; and so does a follower that was told to cut its log there.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
+from strandline.core.epochs import EpochCache
+from strandline.core.truncation import choose_truncation
 from strandline.errors import ProtocolError, StorageError
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment_part import LogPart
-from strandline.model import TopicPartition
+from strandline.model import EpochEndOffset, TopicPartition
 from strandline.runtime.event_loop.begun_tasks import BegunTasks
 
 from .store_threads import StoreThreads
@@ -53,6 +55,22 @@ class MissingIndexes:
         self._making.add(tp)
         self._tasks.begin(self._make(tp, log, part))
         return False
+
+    def may_cut(self, tp: TopicPartition, diverging: EpochEndOffset) -> bool:
+        """Tell whether a log can be cut where its history parts from its leader's, without a walk.
+
+        If not, the index that it lacks is begun to be made, and the leader is to be asked again.
+
+        Raises:  as a read on the event loop
+        """
+        log = self._logs.get(tp)
+        if log is None:
+            return True
+        end = log.log_end_offset
+        offset = choose_truncation(diverging, EpochCache(log.epochs), log_end_offset=end)
+        if not log.log_start_offset <= offset < end:
+            return True
+        return self.has_all(tp, from_offset=offset, up_to_offset=offset + 1, max_bytes=0)
 
     async def _make(self, tp: TopicPartition, log: PartitionLog, part: LogPart) -> None:
         try:

@@ -4,15 +4,16 @@ Used by `ReplicaStore` alone: one of its tasks writes them here, and its state t
 that records wait for.
 
 Most are hints that the next write replaces. Two things wait for a write. A log that was cut takes
-new records once its recovery point on disk is not above its end, and its start neither: an unclean
-start does not check records below a recovery point, and takes a log that ends below its start for
-one that lost its end. And segments are deleted once the log start above them is on disk.
+new records once a long tail is gone (ADR 0058), and once its recovery point on disk is not above
+its end, and its start neither: an unclean start does not check records below a recovery point, and
+takes a log that ends below its start for one that lost its end. And segments are deleted once the
+log start above them is on disk.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from strandline.log.checkpoint import (
 )
 from strandline.log.files import sync_folder
 from strandline.log.partition_log import PartitionLog
+from strandline.log.segment_cut import SegmentCut
 from strandline.model import EpochStart, TopicPartition
 
 from .log_start_file import LogStartFile
@@ -70,7 +72,7 @@ class StoreCheckpoints:
 
     @property
     def wait_for_cuts(self) -> bool:
-        """Whether what is on disk lies above the end of a log that was cut."""
+        """Whether something on disk lies above the end of a log that was cut."""
         return bool(self._cut or self._cut_being_written)
 
     def set_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
@@ -103,12 +105,12 @@ class StoreCheckpoints:
         self._have_cut_written(tp)
 
     def on_truncated(self, tp: TopicPartition, end: int) -> None:
-        """Have the recovery point of a truncated log lowered if it lies above the end."""
-        if self._recovery_points.get(tp, 0) > end:
+        """Have a truncated log's tail cut off, and its recovery point lowered, if need be."""
+        if self._recovery_points.get(tp, 0) > end or self._logs[tp].cut is not None:
             self._have_cut_written(tp)
 
     def _have_cut_written(self, tp: TopicPartition) -> None:
-        """Have the folder of a cut log synced and its checkpoints written, off the event loop."""
+        """Have a tail cut off, the folder synced and checkpoints written, off the event loop."""
         self._cut.add(tp)
         self._wake.set()
 
@@ -203,12 +205,11 @@ class StoreCheckpoints:
         async with self._lock:
             self._cut_being_written |= self._cut
             self._cut = set()
-            folders = [
-                self._logs[tp].folder for tp in sorted(self._cut_being_written & set(self._logs))
-            ]
+            logs = [self._logs[tp] for tp in sorted(self._cut_being_written & set(self._logs))]
+            cuts = [(log.folder, log.cut) for log in logs]
             self._recovery_points = {tp: log.recovery_point for tp, log in self._logs.items()}
             points = self._recovery_points
-            await self._threads.run(self._write_recovery_point_file, folders, points)
+            await self._threads.run(self._write_recovery_point_file, cuts, points)
             starts = {tp: log.log_start for tp, log in self._logs.items()}
             await self._log_starts.write(starts, self._threads.run)
             self._cut_being_written = set()
@@ -218,9 +219,13 @@ class StoreCheckpoints:
                 fetch()
 
     def _write_recovery_point_file(
-        self, cut: list[Path], recovery_points: Mapping[TopicPartition, int]
+        self,
+        cuts: Sequence[tuple[Path, SegmentCut | None]],
+        recovery_points: Mapping[TopicPartition, int],
     ) -> None:
-        for folder in cut:
+        for folder, cut in cuts:
+            if cut is not None:
+                cut.run()
             with suppress(FileNotFoundError):  # it has gone to the trash meanwhile
                 sync_folder(folder)
         RecoveryPointCheckpoint(self._root).write(recovery_points)
