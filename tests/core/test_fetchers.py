@@ -11,6 +11,7 @@ from strandline.core.follower import FollowerReplica
 from strandline.core.settings import CoreSettings
 from strandline.errors import ErrorCode
 from strandline.model import NO_LEADER, BrokerId, TopicId, TopicPartition, TopicSettings
+from tests.support.counted_calls import calls_of
 
 from .samples import OTHER_TP, SETTINGS, TP, context, log, state
 
@@ -218,6 +219,22 @@ def test_partition_on_disk_joins_the_next_fetch_though_others_still_wait() -> No
     flushed(work, others[0])
     respond(work, fetch.request_id)
     assert names(sent(work.plan(1))[0]) == [0, 1]
+
+
+def test_a_round_looks_at_few_partitions_while_the_same_ones_wait_for_their_disks() -> None:
+    work = fetchers()
+    tps = [TopicPartition(topic_id=TopicId("t"), partition=n) for n in range(200)]
+    for tp in tps[:-3]:
+        work.follow(tp, replica(tp))
+    waiting = [appended(work, replica(tp)) for tp in tps[-3:]]
+    assert work.plan(0)
+    flushed(work, waiting[1])
+    assert work.plan(1) == []
+    assert calls_of(lambda: work.plan(2)) < 30
+    flushed(work, waiting[0])
+    assert work.plan(3) == []
+    flushed(work, waiting[2])
+    assert len(sent(work.plan(4))[0].partitions) == 200
 
 
 def test_flush_of_what_the_outstanding_fetch_tells_already_does_not_end_it() -> None:

@@ -38,7 +38,7 @@ class Fetcher:
     those that became ready after the outstanding fetch was sent, delayed maps those that wait to
     the end of their wait. A fetch tells the leader that this broker has all below its offset, so a
     partition waits until that is on disk; flushed are those whose wait ended after the outstanding
-    fetch was sent.
+    fetch was sent, and found_waiting is one that waited when somebody last looked.
     """
 
     leader: BrokerId
@@ -46,6 +46,7 @@ class Fetcher:
     fetch_order: dict[TopicPartition, FollowerReplica] = field(default_factory=dict)
     not_yet_fetched: dict[TopicPartition, None] = field(default_factory=dict)
     flushed: dict[TopicPartition, None] = field(default_factory=dict)
+    found_waiting: TopicPartition | None = None
     delayed: dict[TopicPartition, int] = field(default_factory=dict)
     outstanding: OutstandingFetch | None = None
     failures: int = 0
@@ -130,14 +131,20 @@ class Fetcher:
         """
         if any(map(self._is_ready, self.not_yet_fetched)):
             return True
-        return bool(self.flushed) and not any(map(self._waits_for_disk, self.fetch_order))
+        return bool(self.flushed) and not self._any_waits_for_disk()
 
     def _is_ready(self, tp: TopicPartition) -> bool:
         return tp not in self.delayed and not self._waits_for_disk(tp)
 
     def _waits_for_disk(self, tp: TopicPartition) -> bool:
-        log = self.fetch_order[tp].log
-        return log.durable_end_offset < log.log_end_offset
+        return self.fetch_order[tp].log.waits_for_disk
+
+    def _any_waits_for_disk(self) -> bool:
+        """Look first at the one that was found last: while it waits, a round costs one look."""
+        found = self.found_waiting
+        if found is None or found not in self.fetch_order or not self._waits_for_disk(found):
+            self.found_waiting = next(filter(self._waits_for_disk, self.fetch_order), None)
+        return self.found_waiting is not None
 
     def _send(self, ready: list[TopicPartition], now_ms: int) -> SendFetch:
         settings = self.context.settings

@@ -121,6 +121,11 @@ class LocalLog:
         return min(self._flushed_offset, self._log_end_offset)
 
     @property
+    def waits_for_disk(self) -> bool:
+        """Whether the log has records that do not count yet, for they are not fsynced."""
+        return self._flushed_offset < self._log_end_offset and self.flushes_every_append
+
+    @property
     def high_watermark(self) -> int:
         """The first offset that is not known to be committed."""
         return self._high_watermark
