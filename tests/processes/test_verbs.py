@@ -31,6 +31,8 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
 BROKERS = 4
 VERB_LIMIT_SECONDS = 90
+SESSION_MS = 60_000
+"""A frozen broker stays in session while a person types, on a slow machine too."""
 INTERRUPTED = 130
 
 
@@ -114,7 +116,7 @@ def wanted(group: BrokerGroup, topic: str, number: int = 0) -> list[int]:
 def test_a_person_moves_a_partition_under_load_and_takes_a_move_back(
     make_group: MakeGroup, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    group = make_group(brokers=BROKERS)
+    group = make_group(brokers=BROKERS, **{"broker.session.timeout.ms": SESSION_MS})
     person = Person(group)
     group.create_topic("moved", assignments=[[0, 1, 2]])
     group.wait_full_isr("moved")
