@@ -68,7 +68,11 @@ def test_the_life_of_a_cluster_as_the_page_tells_it(reader: Reader, cluster: Clu
     after = pods_of(kubernetes)
     assert after["default-1"] != before["default-1"]
     assert after["default-0"] == before["default-0"]
-    assert all("default" in said for said in walk(reader, "Look"))
+    listed, status, watched, broker, load, bundle = walk(reader, "Look")
+    assert all("orders" in said for said in (listed, status, watched))
+    assert "Broker 1 of cluster default" in broker
+    assert "load load on cluster default" in load
+    assert "logs/default-0.broker.log" in bundle
 
     walk(reader, "Change a setting of running brokers")
     assert pods_of(kubernetes) == after
@@ -89,7 +93,9 @@ def test_the_life_of_a_cluster_as_the_page_tells_it(reader: Reader, cluster: Clu
     walk(reader, "Roll back")
     assert images_of(kubernetes) == {reader.images["broker", VERSION]}
 
-    deleted, *back = under(PAGE, "Delete a topic and bring it back")
+    heading = "Delete a topic and bring it back"
+    deleted, *back = under(PAGE, heading)
+    begin(reader, heading)
     reader.types(deleted)
     for line in back:
         eventually(partial(reader.types, line), LISTED_MS, line)
@@ -105,10 +111,15 @@ def test_the_life_of_a_cluster_as_the_page_tells_it(reader: Reader, cluster: Clu
 
 def walk(reader: Reader, heading: str) -> list[str]:
     """Type the commands under a heading, and return what they printed."""
-    reader.seconds.append((f"## {heading}", 0.0))
+    begin(reader, heading)
     said = [reader.types(line) for line in under(PAGE, heading) if "make push" not in line]
     print(*said, sep="\n")
     return said
+
+
+def begin(reader: Reader, heading: str) -> None:
+    """Let the commands that follow count for a heading."""
+    reader.seconds.append((f"## {heading}", 0.0))
 
 
 def took(reader: Reader) -> list[tuple[str, float]]:
