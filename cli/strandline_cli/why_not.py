@@ -6,8 +6,10 @@ from collections.abc import Iterable
 
 from .kubectl import Object
 
-TRUE_WHEN_AMISS = frozenset({"Conflict", "PartitionsCopied", "VolumesFull"})
-"""Conditions that are there only while something is wrong."""
+TRUE_WHEN_AMISS = frozenset(
+    {"Conflict", "PartitionsCopied", "Rolling", "VolumesFull", "VolumesTooSmall"}
+)
+"""Conditions that are True while something is wrong or under way, and not True when all is well."""
 AT_WORK = frozenset({"Stalled", "Reconciling"})
 """Conditions for programs; they repeat the reason of another one."""
 

@@ -39,3 +39,13 @@ def test_each_reason_is_told_once_in_the_words_of_its_condition() -> None:
         "BrokerCluster default: WouldBreakMinIsr: so it is: DisruptionAllowed",
         "BrokerCluster default: ClientsRefused: so it is: VolumesFull",
     ]
+
+
+def test_a_roll_is_told_while_it_lasts_and_not_once_it_is_done() -> None:
+    done = cluster(("Ready", "True", "AllBrokersReady"), ("Rolling", "False", "RollingDone"))
+    assert why_not(done) == []
+    waits = cluster(("Rolling", "True", "WaitingForPod"), ("VolumesTooSmall", "True", "Growing"))
+    assert why_not(waits) == [
+        "BrokerCluster default: WaitingForPod: so it is: Rolling",
+        "BrokerCluster default: Growing: so it is: VolumesTooSmall",
+    ]

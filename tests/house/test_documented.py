@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.support.documented import Command, commands, documents
 
 WALK = "tests/pods/test_readme.py::test_a_reader_installs_connects_breaks_looks_and_removes"
 OUTSIDE = "tests/pods/test_outside.py::test_a_reader_connects_from_outside_and_back_again"
+LIFE = "tests/long/test_operations.py::test_the_life_of_a_cluster_as_the_page_tells_it"
 RUN_BY = {
     ("README.md", "Install"): WALK,
     ("README.md", "Connect"): WALK,
@@ -37,6 +39,18 @@ RUN_BY = {
     ("docs/connect.md", "LoadBalancer"): OUTSIDE,
     ("docs/connect.md", "From the machine that runs kind"): OUTSIDE,
     ("docs/connect.md", "Back again"): OUTSIDE,
+    ("docs/operations.md", "Install"): LIFE,
+    ("docs/operations.md", "Connect"): LIFE,
+    ("docs/operations.md", "Break"): LIFE,
+    ("docs/operations.md", "Look"): LIFE,
+    ("docs/operations.md", "Change a setting of running brokers"): LIFE,
+    ("docs/operations.md", "Change a setting that needs a restart"): LIFE,
+    ("docs/operations.md", "Grow volumes"): LIFE,
+    ("docs/operations.md", "Upgrade the operator"): LIFE,
+    ("docs/operations.md", "Upgrade the brokers"): LIFE,
+    ("docs/operations.md", "Roll back"): LIFE,
+    ("docs/operations.md", "Delete a topic and bring it back"): LIFE,
+    ("docs/operations.md", "Uninstall"): LIFE,
 }
 """By page and heading, the test that runs the commands there as they are written."""
 OTHERWISE = {
@@ -76,6 +90,12 @@ def test_what_a_test_runs_is_there(page: str, heading: str) -> None:
     path, _, name = RUN_BY[page, heading].partition("::")
     assert f"def {name}(" in (REPOSITORY / path).read_text()
     assert any(each.heading == heading for each in commands(REPOSITORY / page))
+
+
+@pytest.mark.parametrize("page", documents(), ids=lambda page: page.name)
+def test_an_image_has_the_version_that_make_push_gives_it(page: Path) -> None:
+    named = re.findall(r"<repository>/strandline-\w+:?[\w.]*", page.read_text())
+    assert [each for each in named if ":" not in each] == []
 
 
 def test_the_readme_keeps_its_order() -> None:

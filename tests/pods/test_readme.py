@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -13,77 +10,19 @@ from pathlib import Path
 import pytest
 
 from strandline_cli import release
-from strandline_cli.images import write_values
 from strandline_cli.kubectl import Kubernetes
 from tests.support.cluster import Cluster
-from tests.support.commands import REPOSITORY, programs
+from tests.support.commands import programs
 from tests.support.documented import under
 from tests.support.eventually import eventually
+from tests.support.reader import WATCH, Reader
 
 pytestmark = pytest.mark.pods
 
 README = "README.md"
-COMMAND_SECONDS = 320
-KILLED = 137
 UNDELETE_MS = 60_000
 LOOK_MS = 60_000
-WATCH = "--watch"
 READY = ["kubectl", "wait", "rtopic/orders", "--for=condition=Ready", "--timeout=2m"]
-
-
-class Reader:
-    """A person who types a page's commands into one shell, in a folder that looks like a clone."""
-
-    def __init__(self, folder: Path, cluster: Cluster, images: dict[str, str]) -> None:
-        for name in ("helm", "examples"):
-            (folder / name).symlink_to(REPOSITORY / name)
-        write_values(folder, images)
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.touch(mode=0o600)
-        kubeconfig.write_text(cluster.kubeconfig.read_text())
-        self._folder = folder
-        self._images = images
-        tools = f"{programs()}:{Path(sys.executable).parent}"
-        self._environment = {
-            **os.environ,
-            "KUBECONFIG": str(kubeconfig),
-            "PATH": f"{tools}:{os.environ['PATH']}",
-        }
-
-    def types(self, line: str) -> str:
-        """Run a command and return what it printed; a command that watches is ended.
-
-        Raises:  AssertionError with what it printed if it failed
-        """
-        line = re.sub(r"<repository>/strandline-(\w+)", lambda match: self._images[match[1]], line)
-        print(f"$ {line}", flush=True)
-        if WATCH in line or line.endswith(" -w"):
-            return self._watches(line)
-        done = subprocess.run(
-            ["bash", "-c", line],
-            cwd=self._folder,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS,
-            check=False,
-        )
-        expected = {0, KILLED} if "kill -9" in line else {0}
-        assert done.returncode in expected, f"{line}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
-
-    def _watches(self, line: str) -> str:
-        """Return the first line of a command that never ends."""
-        with subprocess.Popen(
-            ["bash", "-c", f"exec {line}"],
-            cwd=self._folder,
-            env=self._environment,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as process:
-            printed = process.stdout.readline() if process.stdout is not None else ""
-            process.terminate()
-        return printed
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ VERB = Verb(
 A deleted topic's logs lie in the brokers' trash for 7 days (log.trash.retention.ms). Logs whose
 topic's object was lost, or restored with another uid, stay on disk. The topic comes back with its
 id and with every record at its offset. Its settings are not known any more: records are kept for
-ever unless --retention-ms says otherwise, and neither can be changed later.""",
+ever unless --retention-ms says otherwise. spec.config of the topic may change later.""",
     examples=(
         ("strandline undelete orders -n shop", "topic orders was deleted by mistake"),
         (
