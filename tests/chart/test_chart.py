@@ -113,6 +113,7 @@ def test_the_operator_may_do_exactly_this() -> None:
         | of("events", "create")
         | of("roles", "bind", only="strandline-broker")
         | of("brokerclusters partitions", "get list watch create")
+        | of("partitions", "patch")
         | of(
             "brokers configmaps serviceaccounts services statefulsets leases poddisruptionbudgets "
             "rolebindings",

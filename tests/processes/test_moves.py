@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from tests.processes.conftest import MakeGroup
+from tests.support import strandline_objects as objects
+from tests.support.api_proxy import ApiProxy, Write
 from tests.support.broker_group import FAULT_LIMIT_MS, FORMED_LIMIT_MS, BrokerGroup
 from tests.support.clients import SentRecords, producer_of, read_all
 from tests.support.commands import CommandError
+from tests.support.control_plane import ControlPlane
 from tests.support.eventually import eventually
 from tests.support.load import RATE, LoadProcess, acked_history, judge_settled
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
 BROKERS = 5
-RECORDS_BEFORE = 20_000
-"""So many that a copy takes longer than it takes to look at the status."""
+RECORDS_BEFORE = 5_000
 
 
 def folders(group: BrokerGroup, topic_id: str, number: int = 0) -> list[int]:
@@ -70,17 +75,44 @@ STEPS = {
 }
 
 
+@pytest.fixture
+def behind_proxy(
+    control_plane: ControlPlane, crds: None, namespace: str, tmp_path: Path
+) -> Iterator[tuple[BrokerGroup, ApiProxy]]:
+    """Provide running brokers, and the proxy through which they reach the API server."""
+    proxy = ApiProxy(objects.broker_account(control_plane, namespace), tmp_path)
+    proxy.start()
+    group = BrokerGroup(
+        tmp_path, control_plane, namespace, brokers=BROKERS, kubeconfig=proxy.kubeconfig
+    )
+    try:
+        group.start()
+        yield group, proxy
+    finally:
+        group.stop()
+        proxy.stop()
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_a_move_goes_on_when_the_controller_is_killed_at_a_step(
-    step: str, make_group: MakeGroup
+    step: str, behind_proxy: tuple[BrokerGroup, ApiProxy]
 ) -> None:
-    group = make_group(brokers=BROKERS)
+    group, proxy = behind_proxy
     topic_id, before = filled(group, "taken-over", [0, 1, 2])
     after = SentRecords(producer_of(group.bootstrap()), "taken-over", prefix="after")
+    killed: list[int] = []
+
+    def kill_at_the_step(write: Write) -> None:
+        """Kill the controller before it hears that its write is stored."""
+        is_status = write.plural == "partitions" and write.path.endswith("/status")
+        if is_status and not killed and STEPS[step](group.partition("taken-over")):
+            killed.append(group.controller())
+            group.brokers[killed[0]].kill()
+
+    proxy.after = kill_at_the_step
     group.move("taken-over", 3, 4)
-    group.wait_partition("taken-over", step, STEPS[step])
-    controller = group.controller()
-    group.brokers[controller].kill()
+    eventually(lambda: killed, FAULT_LIMIT_MS, f"a write of the step {step}")
+    (controller,) = killed
     after.send(100)
     group.wait_controller(other_than=controller)
     group.start()
