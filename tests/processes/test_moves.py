@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,7 +69,7 @@ def test_a_partition_moves_under_load_and_its_old_logs_go_to_the_trash(
     assert verdict.acked >= 2 * RATE
 
 
-STEPS = {
+STEPS: dict[str, Callable[[dict[str, Any]], bool]] = {
     "begun": lambda status: "addingReplicas" in status,
     "joined": lambda status: bool({3, 4} & set(status["isr"])),
     "finished": lambda status: status["replicas"] == [3, 4],
