@@ -35,6 +35,7 @@ def core(timing: TimingConfig, replication: ReplicationConfig) -> CoreSettings:
         isr_request_backoff_ms=ISR_REQUEST_BACKOFF_MS,
         purgatory_requests_max=replication.purgatory_requests_max,
         controller_requests_waiting_max=CONTROLLER_REQUESTS_WAITING_MAX,
+        copy_intake_max=replication.copy_intake_max,
     )
 
 

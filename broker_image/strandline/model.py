@@ -202,6 +202,8 @@ class Registration(LiveBroker):
     incarnation is "<pod uid>/<nonce>", new with each process. volume_full, config_digest (of the
     settings that the broker works with, "" if it does not tell) and config_refused (sentences) are
     for people and the operator: the broker changes them while it runs, and no decision reads them.
+    reading_logs is the incarnation of the next process while it reads its logs, "" otherwise.
+    is_removed is no word of the broker's: the operator says that the cluster has it no more.
     """
 
     incarnation: str
@@ -213,6 +215,13 @@ class Registration(LiveBroker):
     volume_full: bool = False
     config_digest: str = ""
     config_refused: str = ""
+    reading_logs: str = ""
+    is_removed: bool = False
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether the volume of a broker that the cluster has is full."""
+        return self.volume_full and not self.is_removed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,10 +363,19 @@ class StoredBroker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedConfig:
+    """The brokers that work with the configuration of a digest, in order; "" and none at first."""
+
+    digest: str = ""
+    brokers: tuple[BrokerId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTopic:
     """A ReplicatedTopic as brokers need it: identity and effective configuration.
 
     min_insync_replicas is the configured value; the controller caps it at the number of replicas.
+    config_digest is that of both; applied is what a controller last told of it (ADR 0060).
     """
 
     name: str
@@ -367,6 +385,8 @@ class StoredTopic:
     min_insync_replicas: int
     unclean_leader_election: bool
     settings: TopicSettings
+    config_digest: str = ""
+    applied: AppliedConfig = AppliedConfig()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -202,6 +202,11 @@ BROKER_LEADERS = _broker_gauge(
     "Partitions this broker leads.",
     kafka="kafka.server:ReplicaManager LeaderCount",
 )
+BROKER_LEADERS_FOR_OTHERS = _broker_gauge(
+    "strandline_broker_leaders_for_others",
+    "Partitions this broker leads although another one is their preferred leader.",
+    kafka="kafka.controller:KafkaController PreferredReplicaImbalanceCount is their number",
+)
 BROKER_PARTITIONS = _broker_gauge(
     "strandline_broker_partitions",
     "Partitions this broker has a replica of.",
@@ -265,6 +270,15 @@ REPLICATION_BYTES_TOTAL = _broker_counter(
     "direction",
     kafka="kafka.server:BrokerTopicMetrics ReplicationBytesInPerSec, ReplicationBytesOutPerSec",
 )
+COPIED_BYTES_TOTAL = _broker_counter(
+    "strandline_copied_bytes_total",
+    "Bytes sent to replicas that are being added; part of the replication bytes out.",
+    kafka="kafka.server:LeaderReplication byte-rate",
+)
+COPIES_HELD_BACK_TOTAL = _broker_counter(
+    "strandline_copies_held_back_total",
+    "Responses that left such a replica out because of leader.replication.throttled.rate.",
+)
 REQUESTS_TOTAL = _broker_counter(
     "strandline_requests_total",
     "Answered requests by error name.",
@@ -309,6 +323,11 @@ LOG_FLUSH_SECONDS = _broker_histogram(
     "strandline_log_flush_seconds",
     "Time of an fsync of a log.",
     kafka="kafka.log:LogFlushStats LogFlushRateAndTimeMs",
+)
+LOG_RECOVERY_REMAINING_LOGS = _broker_gauge(
+    "strandline_log_recovery_remaining_logs",
+    "Logs that this start has not loaded yet; 0 once all are on disk.",
+    kafka="kafka.log:LogManager remainingLogsToRecover",
 )
 LOG_DIRECTORY_FAILED = _broker_gauge(
     "strandline_log_directory_failed",
@@ -429,7 +448,8 @@ KUBERNETES_CONFLICTS_TOTAL = _broker_counter(
 )
 WATCH_LAST_EVENT_TIMESTAMP_SECONDS = _broker_gauge(
     "strandline_watch_last_event_timestamp_seconds",
-    "Wall time of the last event or bookmark of a watch.",
+    "Wall time at which a watch was last opened or showed an event or bookmark; absent while the "
+    "broker needs no such watch.",
     "resource",
 )
 
@@ -450,6 +470,10 @@ OPERATOR_QUEUE_LENGTH = _operator_gauge(
 OPERATOR_QUEUE_SECONDS = _operator_histogram(
     "strandline_operator_queue_seconds", "Time from when a pass was due until it began."
 )
+OPERATOR_READY = _operator_gauge(
+    "strandline_operator_ready",
+    "1 while the operator has its definitions and its watches show changes, as /ready says.",
+)
 OPERATOR_CONDITION = _operator_gauge(
     "strandline_operator_condition",
     "Conditions of clusters and topics as last seen: 1 is True, 0 False, -1 Unknown.",
@@ -457,6 +481,10 @@ OPERATOR_CONDITION = _operator_gauge(
     "name",
     "condition",
     "reason",
+)
+OPERATOR_DEFINITIONS_LACKING = _operator_gauge(
+    "strandline_operator_definitions_lacking",
+    "Kinds and fields that the served definitions lack; work waits while there are any.",
 )
 
 _ROWS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

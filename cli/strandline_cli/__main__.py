@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -19,6 +20,8 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the verb of the command line and return the exit code."""
+    # Also where a shell ignores SIGINT for what runs in the background: each verb ends by it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     words = sys.argv[1:] if arguments is None else arguments
     program = called()
     if not words or words[0] in {"-h", "--help"}:

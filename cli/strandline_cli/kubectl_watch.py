@@ -9,11 +9,12 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 from .commands import NotRecovered, start
 from .kubectl import Kubernetes
 
+Seen = TypeVar("Seen")
 SHOWN = (
     ".type",
     ".object.metadata.name",
@@ -49,18 +50,17 @@ def timed_event_of(line: str, at: float) -> TimedWatchEvent | None:
     )
 
 
-class KubectlWatch:
-    """All events of a kind, or of one object, from now until the end of the block."""
+class LinesWatched(Generic[Seen]):
+    """What a watch of kubectl printed, read line by line from now until the end of the block."""
 
-    def __init__(self, kubernetes: Kubernetes, kind: str, name: str = "") -> None:
-        self._what = f"{kind} {name}".strip()
-        # The watch is of a list, even for one object: kubectl watches on from the version that it
-        # has listed. After it reads a single object, it may miss changes until its watch begins.
-        selected = (f"--field-selector=metadata.name={name}",) if name else ()
-        self._seen: list[TimedWatchEvent] = []
+    def __init__(
+        self, kubernetes: Kubernetes, *arguments: str, parsed: Callable[[str], Seen | None]
+    ) -> None:
+        """Begin `kubectl get` with these arguments; keep the lines that `parsed` can read."""
+        self._parsed = parsed
+        self._seen: list[Seen] = []
         self._news = threading.Condition()
-        watch = ("--watch", "--output-watch-events", "-o", f"jsonpath={TEMPLATE}")
-        self._process = start(kubernetes.command("kubectl", "get", kind, *selected, *watch))
+        self._process = start(kubernetes.command("kubectl", "get", *arguments))
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
@@ -70,6 +70,42 @@ class KubectlWatch:
     def __exit__(self, *error: object) -> None:
         self._process.terminate()
         self._thread.join()
+
+    def seen(self) -> list[Seen]:
+        """Return everything so far, in order."""
+        with self._news:
+            return list(self._seen)
+
+    def is_running(self) -> bool:
+        """Tell whether the watch still goes on: one that ended would miss what follows."""
+        return self._process.poll() is None
+
+    def _read(self) -> None:
+        with self._process:
+            for line in self._process.stdout or ():
+                found = self._parsed(line)
+                if found is not None:
+                    with self._news:
+                        self._seen.append(found)
+                        self._news.notify_all()
+
+
+class KubectlWatch(LinesWatched[TimedWatchEvent]):
+    """All events of a kind, or of one object."""
+
+    def __init__(self, kubernetes: Kubernetes, kind: str, name: str = "") -> None:
+        self._what = f"{kind} {name}".strip()
+        # The watch is of a list, even for one object: kubectl watches on from the version that it
+        # has listed. After it reads a single object, it may miss changes until its watch begins.
+        selected = (f"--field-selector=metadata.name={name}",) if name else ()
+        watch = ("--watch", "--output-watch-events", "-o", f"jsonpath={TEMPLATE}")
+        super().__init__(
+            kubernetes,
+            kind,
+            *selected,
+            *watch,
+            parsed=lambda line: timed_event_of(line, time.monotonic()),
+        )
 
     def until(
         self, holds: Callable[[TimedWatchEvent], bool], seconds: float, *, after: float = 0.0
@@ -84,17 +120,3 @@ class KubectlWatch:
         if found is None:
             raise NotRecovered(f"{self._what}: what was waited for did not come in time")
         return found
-
-    def seen(self) -> list[TimedWatchEvent]:
-        """Return all events so far."""
-        with self._news:
-            return list(self._seen)
-
-    def _read(self) -> None:
-        with self._process:
-            for line in self._process.stdout or ():
-                found = timed_event_of(line, time.monotonic())
-                if found is not None:
-                    with self._news:
-                        self._seen.append(found)
-                        self._news.notify_all()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,10 @@ WAITING_MAX = 20_000
 """Per partition: acknowledged records that were not read yet, and records read but not yet
 acknowledged. Beyond it the oldest are not compared, and counted as such."""
 EXAMPLES_MAX = 10
+FIGURES_MARK = "figures of load "
+"""Begins a record that holds figures of a load (`load_carried`)."""
+POD_REPLACED = "POD_REPLACED"
+"""Counted as the error of records whose outcome was lost together with the load's pod."""
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 
 
@@ -153,6 +157,7 @@ class Figures:
     ended: Counter[int] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     retried: int = 0
+    retried_before: int = 0
     latencies: Latencies = field(default_factory=Latencies)
     timeline: LoadTimeline = field(default_factory=LoadTimeline)
     gaps: dict[int, tuple[float, int]] = field(default_factory=dict)
@@ -181,13 +186,59 @@ class Figures:
     def on_retries(self, count: int) -> None:
         """Take how many records the library has sent again since its start."""
         # What waits to be sent for the first time hides some of them for a while.
-        self.retried = max(self.retried, count)
+        self.retried = max(self.retried, self.retried_before + count)
+
+    def state(self) -> dict[str, Any]:
+        """Return all that another process needs to go on, as JSON has it."""
+        return {
+            "started_wall_ms": self.started_wall_ms,
+            "sent": _named(self.sent),
+            "ended": _named(self.ended),
+            "errors": dict(self.errors),
+            "retried": self.retried,
+            "latencies": {
+                "counts": _named(self.latencies.counts),
+                "longest_ms": self.latencies.longest_ms,
+            },
+            "timeline": {"width_ms": self.timeline.width_ms, "acked": self.timeline.acked},
+            "gaps": _named(self.gaps),
+        }
+
+    @classmethod
+    def going_on(cls, state: dict[str, Any], *, now_ms: float, wall_ms: int) -> Figures:
+        """Return the figures of a process that ended, to go on with now.
+
+        Time goes on by the wall clock; no gap reaches over the time between the processes. What
+        was outstanding then has no outcome that anybody knows.
+        """
+        passed_ms = max(0, wall_ms - int(state["started_wall_ms"]))
+        latencies, timeline = state["latencies"], state["timeline"]
+        sent = Counter(_numbered(state["sent"]))
+        lost = sent.total() - sum(state["ended"].values())
+        return cls(
+            started_ms=now_ms - passed_ms,
+            started_wall_ms=wall_ms - passed_ms,
+            sent=sent,
+            ended=Counter(sent),
+            errors=Counter(state["errors"]) + Counter({POD_REPLACED: lost}),
+            retried=state["retried"],
+            retried_before=state["retried"],
+            latencies=Latencies(
+                counts=Counter(_numbered(latencies["counts"])), longest_ms=latencies["longest_ms"]
+            ),
+            timeline=LoadTimeline(width_ms=timeline["width_ms"], acked=list(timeline["acked"])),
+            gaps={number: (ms, at) for number, (ms, at) in _numbered(state["gaps"]).items()},
+        )
 
     def summary(self, now_ms: float) -> dict[str, Any]:
         """Return the figures as JSON has them; a gap that goes on counts while sends wait."""
         self.timeline.add(now_ms - self.started_ms, 0)
         gaps = {}
-        for partition in sorted(self._last_ack_ms):
+        for partition in sorted(self.gaps.keys() | self._last_ack_ms.keys()):
+            if partition not in self._last_ack_ms:
+                ms, from_ms = self.gaps[partition]
+                gaps[str(partition)] = {"ms": round(ms), "from_ms": from_ms}
+                continue
             waits = self.sent[partition] > self.ended[partition]
             until_ms = now_ms if waits else self._last_sent_ms[partition]
             ms, from_ms = self._longest(partition, until_ms)
@@ -217,3 +268,13 @@ class Figures:
         before = self.gaps.get(partition, (0.0, from_ms))
         present = (until_ms - last_ms, from_ms)
         return max(before, present, key=lambda gap: gap[0])
+
+
+def _named(counts: Mapping[int, Any]) -> dict[str, Any]:
+    """Return a mapping by number as JSON has it."""
+    return {str(number): each for number, each in sorted(counts.items())}
+
+
+def _numbered(counts: Mapping[str, Any]) -> dict[int, Any]:
+    """Return a mapping by number from what JSON has."""
+    return {int(number): each for number, each in counts.items()}

@@ -3,7 +3,8 @@
 The producer is idempotent, with acks=all; its library retries, this program never does. The
 program writes a line to the history before it hands a record to the library, and an outcome line
 when the library knows the outcome (see `strandline_checker.history`). A delivery that timed out is
-unknown.
+unknown, and the library then begins a new producer epoch: records that it had sent by then, and
+whose outcome it did not know, may be in the log twice.
 
 From time to time the program prints a line of JSON with, per partition, the acknowledgements so
 far, the time since the last one, and the longest time without one that passed, in whole or in
@@ -13,7 +14,8 @@ beginnings, and at the end up to the last acknowledged record.
 
 A load without an end writes a summary instead of a growing history: a file of JSON, replaced as
 a whole with each report (see `load_figures`), and of the history only the newest lines. Its
-consumer begins at the end of the log.
+consumer begins at the end of the log. With an id it goes on with the figures of the process before
+(see `load_carried`).
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from strandline_checker.history import SendOutcome, Sent, outcome_line, sent_line
 
+from .load_carried import FiguresRecords, State, newest_figures
 from .load_consumer import CONNECTION, LoadConsumer
 from .load_figures import Figures, ReadBack
 from .load_history import HistoryFile, NewestHistory
@@ -51,6 +54,8 @@ READ_OUT_SECONDS = 30.0
 """How long the consumer may take at the end to read the last acknowledged records."""
 POLL_SECONDS_MAX = 0.01
 """The longest pause between two checks for records that are due."""
+LAST_FIGURES_SECONDS = 5.0
+"""How long a load waits at its end for the acknowledgement of its figures."""
 
 
 def now_ms() -> float:
@@ -73,6 +78,9 @@ class Load:
     consumer: LoadConsumer | None = None
     figures: Figures | None = None
     read_back: ReadBack | None = None
+    carried: FiguresRecords | None = None
+    pods: int = 1
+    read_before: int = 0
     acked: dict[int, int] = field(default_factory=dict)
     unknown: int = 0
     failed: int = 0
@@ -172,11 +180,37 @@ class Load:
             "acked": sum(self.acked.values()),
             "failed": self.failed,
             "unknown": self.unknown,
-            "read": 0 if reads is None else reads.read,
+            "read": self.read_before + (0 if reads is None else reads.read),
+            "pods": self.pods,
             "unread": {} if reads is None else reads.unread(self.ends),
             "read_errors": {} if reads is None else reads.errors,
             **compared,
         }
+
+    def state(self, figures: Figures) -> State:
+        """Return what the process after this one needs to go on with the figures."""
+        checks = self.read_back
+        return {
+            "pods": self.pods,
+            "acked": {str(number): count for number, count in self.acked.items()},
+            "failed": self.failed,
+            "read": self.read_before + (0 if self.consumer is None else self.consumer.read),
+            "figures": figures.state(),
+            "compared": {}
+            if checks is None
+            else {each: getattr(checks, each) for each in COMPARED},
+        }
+
+    def go_on(self, state: State, figures: Figures) -> None:
+        """Take over the counts of the process before; figures are those that go on."""
+        self.pods = state["pods"] + 1
+        self.acked = {int(number): count for number, count in state["acked"].items()}
+        self.failed = state["failed"]
+        # With what was outstanding then: its outcome went with the process.
+        self.unknown = figures.sent.total() - sum(self.acked.values()) - self.failed
+        self.read_before = state["read"]
+        for name, count in state["compared"].items() if self.read_back is not None else ():
+            setattr(self.read_back, name, count)
 
 
 COMPARED = ("checked", "not_there", "deleted", "unchecked", "again", "examples")
@@ -188,7 +222,7 @@ class LoadPlan:
     """The options of one run; rate is records a second and partition.
 
     history_lines is how many lines of the history are kept, 0 for all; without a summary file
-    nothing is summed up.
+    nothing is summed up. goes_on is the id under which figures go on, "" for none.
     """
 
     bootstrap: str
@@ -202,6 +236,7 @@ class LoadPlan:
     delivery_timeout_ms: int
     history_lines: int = 0
     summary: Path | None = None
+    goes_on: str = ""
 
 
 def _run(load: Load, plan: LoadPlan) -> None:
@@ -237,6 +272,14 @@ def _run(load: Load, plan: LoadPlan) -> None:
 def _tell(load: Load, plan: LoadPlan, started: float, *, ended: bool = False) -> None:
     """Print a report and replace the summary, if there shall be one."""
     load.history.flush()
+    if (
+        load.carried is not None
+        and load.figures is not None
+        and (ended or load.carried.is_due(now_ms()))
+    ):
+        load.carried.write(load.state(load.figures), now_ms())
+        if ended:
+            load.producer.flush(LAST_FIGURES_SECONDS)
     if plan.summary is not None:
         new = plan.summary.with_name(f"{plan.summary.name}.new")
         new.write_text(json.dumps(load.summary(plan, ended=ended)), encoding="utf-8")
@@ -255,9 +298,17 @@ def _read_to_end(load: Load, consumer: LoadConsumer) -> None:
 
 def generate(plan: LoadPlan) -> int:
     """Run the load; 0 if every record was acknowledged or is unknown."""
-    figures = None
-    if plan.summary is not None:
-        figures = Figures(started_ms=now_ms(), started_wall_ms=time.time_ns() // 1_000_000)
+    wall_ms, before, figures = time.time_ns() // 1_000_000, None, None
+    if plan.summary is not None and plan.goes_on:
+        try:
+            before = newest_figures(plan.bootstrap, plan.topic, plan.goes_on)
+        except KafkaException as error:
+            print(f"the library gave up: {error}", file=sys.stderr)
+            return 1
+    if before is not None:
+        figures = Figures.going_on(before["figures"], now_ms=now_ms(), wall_ms=wall_ms)
+    elif plan.summary is not None:
+        figures = Figures(started_ms=now_ms(), started_wall_ms=wall_ms)
     producer = _producer(plan, figures)
     name = f"load{uuid.uuid4().hex[:8]}"
     read_back = ReadBack(name=f"{name}-") if plan.summary is not None and plan.consume else None
@@ -281,6 +332,10 @@ def generate(plan: LoadPlan) -> int:
                 figures=figures,
                 read_back=read_back,
             )
+            if plan.goes_on and figures is not None:
+                load.carried = FiguresRecords(producer, plan.topic, plan.goes_on)
+                if before is not None:
+                    load.go_on(before, figures)
             _run(load, plan)
         except KafkaException as error:
             print(f"the library gave up: {error}", file=sys.stderr)

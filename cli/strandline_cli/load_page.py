@@ -121,6 +121,8 @@ def gaps(summary: dict[str, Any]) -> list[list[str]]:
 def notes(summary: dict[str, Any]) -> list[str]:
     """Return sentences on what is amiss."""
     said = [f"not there: {each}" for each in summary["examples"]]
+    if summary["pods"] > 1:
+        said.append(f"pod {summary['pods']} of this load; the time between pods is in no gap")
     if summary["again"]:
         said.append(f"{summary['again']} records were read again: the log was shorter for a while")
     for what, found in (("not acknowledged", "errors"), ("reading", "read_errors")):

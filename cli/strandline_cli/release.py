@@ -24,10 +24,11 @@ KINDS = tuple(
 )
 DEFINITIONS = tuple(f"crd/{kind}" for kind in KINDS)
 POLICY = tuple(
-    f"{kind}/deletion.strandline.dev"
+    f"{kind}/{name}.strandline.dev"
+    for name in ("deletion", "own-cluster")
     for kind in ("validatingadmissionpolicy", "validatingadmissionpolicybinding")
 )
-"""What refuses deletions, for all namespaces."""
+"""What refuses deletions, and brokers' writes to other clusters, for all namespaces."""
 ROLES = tuple(f"clusterrole/strandline-{role}" for role in ("view", "edit", "admin"))
 """What people may do with our objects."""
 INSTALL_SECONDS = 240

@@ -2,7 +2,8 @@
 
 All that a load made has the label LOAD_LABEL with its name, and is removed by that label. The pod
 has two containers over one volume: `load` writes a summary and its newest history, `keeper` stays,
-so that both can be read afterwards. A pod that a node loses is replaced by one that begins anew.
+so that both can be read afterwards. A pod that a node loses is replaced by one that goes on with
+the figures, and begins a history of its own.
 """
 
 from __future__ import annotations
@@ -159,6 +160,7 @@ def job_of(wishes: LoadWishes, cluster: str, topic: Object, image: str) -> Objec
         f"--history={FOLDER}/history.jsonl",
         f"--history-lines={HISTORY_LINES}",
         f"--summary={SUMMARY_PATH}",
+        f"--goes-on={wishes.name}-{uuid4().hex[:12]}",
     ]
     pod = {
         "restartPolicy": "Never",

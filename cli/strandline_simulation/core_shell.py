@@ -39,6 +39,9 @@ from .network import Address, Channel, Delivery
 from .prng import Prng, key_of
 from .process_port import ProcessPort
 
+BATCH_BYTES = 4 << 20
+"""What a batch counts for where copies are bounded: a few already hold the next ones back."""
+
 
 class _WaitingFetch(NamedTuple):
     """A follower's unanswered fetch: its stream, and the request id that the follower uses."""
@@ -254,6 +257,7 @@ class SimulatedCoreShell:
             log_start_offset=part.log_start_offset,
             batches=tuple(batch.span for batch in batches),
             records=RecordsHandle(batches),
+            record_bytes=len(batches) * BATCH_BYTES,
             diverging=part.diverging,
         )
 

@@ -212,10 +212,8 @@ class SimulatedDisk:
         self.is_full = False
 
     def create_log(self, tp: TopicPartition) -> None:
-        """Have a log, an empty one if there is none: then no checkpoint of a former one counts."""
-        if tp not in self.logs:
-            self.high_watermarks.pop(tp, None)
-            self.logs[tp] = RecordLog()
+        """Have a log, an empty one if there is none."""
+        self.logs.setdefault(tp, RecordLog())
 
     def delete(self, tp: TopicPartition) -> None:
         """Forget a replica."""
@@ -255,8 +253,14 @@ class SimulatedDisk:
         self.state_writes.append(effect)
 
     def write_state(self, effect: PersistState) -> None:
-        """Make one write of the state file durable."""
+        """Make one write of the state file durable.
+
+        First the high watermark checkpoint forgets former logs of replicas that are yet to be made.
+        """
         self.state_writes.remove(effect)
+        for tp, _ in effect.partitions:
+            if tp not in self.logs:
+                self.high_watermarks.pop(tp, None)
         self.controller_epoch = max(self.controller_epoch, effect.controller_epoch)
         self.persisted.update(effect.partitions)
 

@@ -172,12 +172,16 @@ class ApplyStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostEvent:
-    """Post a Kubernetes Event about an object: a warning, or news that one is over."""
+    """Post a Kubernetes Event about an object: a warning, or news that one is over.
+
+    With is_once the same words about an object are one Event, however often they are posted.
+    """
 
     about: ObjectRef
     reason: str
     message: str
     is_warning: bool = True
+    is_once: bool = False
 
     def __str__(self) -> str:
         return f"tell about {self.about}: {self.message}"

@@ -33,6 +33,8 @@ BROKER_KEYS: Final[Mapping[str, str]] = MappingProxyType(
         "logDirFillMax": "log.dir.fill.max",
         "logTrashRetentionMs": "log.trash.retention.ms",
         "logTrashRetentionBytes": "log.trash.retention.bytes",
+        "leaderReplicationThrottledRate": "leader.replication.throttled.rate",
+        "followerReplicationThrottledRate": "follower.replication.throttled.rate",
     }
 )
 """Field of BrokerCluster.spec.config to Kafka's key."""

@@ -1,14 +1,16 @@
 """Compares the definitions that the API server serves with the fields that this version needs.
 
-Called by `main` before anything is watched. A field that a definition lacks would be dropped from
-every object without an error: records could be kept, deleted or rebuilt as nobody asked for. The
-OpenAPI document shows the definitions to every account, so no right in the whole cluster is needed.
+Called by `main` before anything is watched, and again and again while the operator works. A field
+that a definition lacks would be dropped from every object without an error: records could be kept,
+deleted or rebuilt as nobody asked for. The OpenAPI document shows the definitions to every account,
+so no right in the whole cluster is needed.
 
 `needed_fields.txt` is made of the chart's definitions by `python -m tests.chart.needed_fields`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -47,6 +49,11 @@ class Lacking:
 
     def __bool__(self) -> bool:
         return bool(self.kinds or self.fields)
+
+    @property
+    def count(self) -> int:
+        """Return how many kinds and fields are lacking."""
+        return len(self.kinds) + len(self.fields)
 
     def __str__(self) -> str:
         """Return the sentence that tells a person what is old, and what to run."""
@@ -104,19 +111,21 @@ def lacking(needed: Fields, served: Fields) -> Lacking:
     )
 
 
-async def wait_until_served(api: ApiClient, tell: Callable[[str], None]) -> None:
+async def wait_until_served(
+    api: ApiClient,
+    tell: Callable[[str], None],
+    count: Callable[[int], None] = lambda _: None,
+) -> None:
     """Wait while definitions are missing or too old; `tell` gets the sentence of each look.
 
-    An API server that hides its document cannot be checked; the operator says so and goes on.
+    `count` gets how many kinds and fields are lacking. An API server that hides its document cannot
+    be checked; the operator says so and goes on.
     """
     settings = KubernetesConfig()
     pauses, report = Pauses(settings), WaitingReport(settings)
-    needed = needed_fields()
     while True:
         try:
-            found = lacking(needed, served_fields(await api.document(_DOCUMENT)))
-        except StoreNotFound:
-            found = lacking(needed, {})
+            found = await _look(api)
         except StoreForbidden as error:
             _log.warning("definitions were not checked", extra=fields(cause=str(error)))
             return
@@ -125,8 +134,53 @@ async def wait_until_served(api: ApiClient, tell: Callable[[str], None]) -> None
             report.waiting_for("the API server", error)
             await pauses.pause()
             continue
+        count(found.count)
         if not found:
             return
         tell(str(found))
         report.waiting_for("definitions", found)
         await pauses.pause()
+
+
+async def keep_looking(
+    api: ApiClient,
+    *,
+    every_seconds: int,
+    pause: Callable[[], None],
+    tell: Callable[[str], None],
+    count: Callable[[int], None],
+    resume: Callable[[], None],
+) -> None:
+    """Look again and again; between `pause` and `resume` definitions are too old.
+
+    `tell` and `count` are those of `wait_until_served`. An API server that is away, or hides its
+    document, is no news of the definitions; one that begins to hide it meanwhile ends the wait, as
+    it does at the start. Never returns.
+    """
+    while True:
+        await asyncio.sleep(every_seconds)
+        try:
+            found = await _look(api)
+        except CoordinationError as error:
+            _log.debug("definitions were not looked at", extra=fields(cause=str(error)))
+            continue
+        if not found:
+            continue
+        pause()
+        tell(str(found))
+        count(found.count)
+        await wait_until_served(api, tell, count)
+        count(0)
+        resume()
+
+
+async def _look(api: ApiClient) -> Lacking:
+    """Return what the served definitions lack.
+
+    Raises:  StoreForbidden if the API server hides its document, CoordinationError if it is away
+    """
+    needed = needed_fields()
+    try:
+        return lacking(needed, served_fields(await api.document(_DOCUMENT)))
+    except StoreNotFound:
+        return lacking(needed, {})

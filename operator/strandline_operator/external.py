@@ -1,8 +1,8 @@
 """The listener for clients outside of the cluster: its Services, and who is found where (ADR 0045).
 
-Pure; called by `plan`, `resources` and `status`. A Service for each broker, because a client must
-reach the leader itself, and one for the first contact. An address that is not known yet is not
-advertised: clients would keep it, and nobody would answer there.
+Pure; called by `plan`, `reconcile`, `resources` and `status`. A Service for each broker, because a
+client must reach the leader itself, and one for the first contact. An address that is not known yet
+is not advertised: clients would keep it, and nobody would answer there.
 """
 
 from __future__ import annotations
@@ -29,8 +29,18 @@ from .observed import (
 PORT: Final = Ports().external
 POD_NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
 NODE_PORT: Final = "NodePort"
+EXTERNAL_IP: Final = "ExternalIP"
+"""The type of a node's address, and what the listener's nodeAddress says to ask for it."""
 BROKER_IN_HOST: Final = "{broker}"
 """What the listener's advertisedHost may hold in the place of a broker's id."""
+
+
+def nodes_asked_for(cluster: DesiredCluster, observed: ObservedCluster) -> set[str] | None:
+    """Return the nodes whose ExternalIP brokers shall advertise; None if nobody asks for it."""
+    listener = cluster.external
+    if listener is None or listener.service_type != NODE_PORT or not listener.by_external_ip:
+        return None
+    return {pod.node for pod in observed.pods if pod.node}
 
 
 def service_specs(cluster: DesiredCluster, selector: Mapping[str, str]) -> dict[str, Object]:
@@ -95,12 +105,30 @@ def addresses(
         host = chosen.host or listener.host.replace(BROKER_IN_HOST, str(broker_id))
         if listener.service_type == NODE_PORT:
             port = chosen.port or service.node_port
+            host = host or _external_ip(cluster, observed, broker_id)
         else:
             host, port = host or service.ingress_host, chosen.port or PORT
         # A broker behind a port of the nodes knows its own node, and may come to another one.
         if port and (host or listener.service_type == NODE_PORT):
             found[broker_id] = AdvertisedAddress(host=host, port=port)
     return found
+
+
+def _external_ip(cluster: DesiredCluster, observed: ObservedCluster, broker_id: BrokerId) -> str:
+    """Return the ExternalIP of a broker's node; "" lets the broker advertise its InternalIP.
+
+    While its pod has no node, or one that is not listed yet, what was wanted before holds: a pod
+    mostly comes to the same node, and its change queues another pass.
+    """
+    if nodes_asked_for(cluster, observed) is None or observed.external_ips is None:
+        return ""
+    name = f"{cluster.ref.name}-{broker_id}"
+    nodes = [pod.node for pod in observed.pods if pod.name == name]
+    if nodes and nodes[0] in observed.external_ips:
+        return observed.external_ips[nodes[0]]
+    _, broker = observed.parts.get((kinds.BROKER.kind, name), (None, None))
+    wanted = {} if broker is None else broker.whole["spec"].get("external") or {}
+    return str(wanted.get("host", ""))
 
 
 def _service_of(
@@ -157,6 +185,11 @@ def advertised(cluster: DesiredCluster, observed: ObservedCluster) -> Readiness:
         )
         return Readiness(reason="WaitingForBrokers", message=message)
     message = f"all {cluster.replicas} brokers are advertised outside"
+    internal = [each for each, wanted in known.items() if not wanted.host]
+    if internal and nodes_asked_for(cluster, observed) is not None:
+        is_allowed = observed.external_ips is not None
+        why = "their nodes have no ExternalIP" if is_allowed else "the operator may not list nodes"
+        message += f", brokers {internal} by the InternalIP of their nodes: {why}"
     return Readiness(ready=True, reason="AllBrokersAdvertised", message=message)
 
 

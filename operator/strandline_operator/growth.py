@@ -96,7 +96,9 @@ def events(desired: DesiredCluster, observed: ObservedCluster) -> list[Action]:
     if before is None or before.reason != GROWING or too_small(desired, observed, None):
         return []
     message = f"all volumes have at least spec.storage.size, which is {desired.storage_size}"
-    told_of = PostEvent(about=desired.ref, reason=VOLUMES_GROWN, message=message, is_warning=False)
+    told_of = PostEvent(
+        about=desired.ref, reason=VOLUMES_GROWN, message=message, is_warning=False, is_once=True
+    )
     return [told_of]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from strandline.kube.api import ApiClient
@@ -18,6 +19,7 @@ from .operator_config import OperatorConfig
 from .operator_lease import OperatorLease
 from .operator_metrics import OperatorMetrics
 from .reconcile import Reconciler
+from .work_queue import Pause
 
 _log = logging.getLogger(__name__)
 
@@ -41,13 +43,14 @@ class NamespaceWork:
         self._namespace = config.namespace
         self._on_ended = on_ended
         self.reconciler = Reconciler(api, config, metrics)
-        self.reconciler.queue.pause()
+        queue = self.reconciler.queue
+        queue.pause(Pause.NO_LEASE)
         self._lease = OperatorLease(
             api,
             namespace=config.namespace,
             identity=config.identity,
-            on_held=self.reconciler.queue.resume,
-            on_lost=self.reconciler.queue.pause,
+            on_held=partial(queue.resume, Pause.NO_LEASE),
+            on_lost=partial(queue.pause, Pause.NO_LEASE),
             on_store_went_back=self._end_at_old_store,
         )
         self._candidate: asyncio.Task[Any] | None = None

@@ -15,6 +15,7 @@ from typing import Any
 from strandline.kube.api import Object, is_before
 from strandline.kube.objects import (
     CLUSTER_LABEL,
+    applied_config,
     broker_from_object,
     lease_from_object,
     partition_from_object,
@@ -29,7 +30,7 @@ from strandline.model import (
     TopicId,
 )
 
-from . import kinds
+from . import external, kinds
 from .kinds import Kind, name_of
 from .observed import (
     ChosenAddress,
@@ -248,6 +249,8 @@ class Cache:
             controller_id=None if lease is None else _holder(lease.whole),
             registrations={each.broker_id: each for each in registrations if each},
             evictions_allowed=evictions_allowed(budget.whole) if budget is not None else 0,
+            spread_over=int(status.written.get("spreadOver") or 0),
+            missing_partitions=tuple(self._missing_partitions_of(name)),
         )
 
     def _partitions_of(self, cluster: str) -> Iterator[StoredPartition]:
@@ -259,6 +262,14 @@ class Cache:
             named = found.stored.name.rpartition("-")[0]
             if found.cluster == cluster and named in names.get(found.stored.tp.topic_id, {named}):
                 yield found.stored
+
+    def _missing_partitions_of(self, cluster: str) -> Iterator[str]:
+        """Yield the Partitions that topics of a cluster had, and that are not there."""
+        for topic, status in self._topics.values():
+            initialised = int(status.written.get("partitionsInitialised") or 0)
+            names = (f"{topic.ref.name}-{number}" for number in range(initialised))
+            if topic.cluster == cluster:
+                yield from (each for each in names if each not in self._partitions)
 
     def topic(self, name: str) -> tuple[DesiredTopic, ObservedTopic] | None:
         """Return the desired and the observed topic, None if it does not exist."""
@@ -283,6 +294,7 @@ class Cache:
             status=status,
             partitions_initialised=status.written.get("partitionsInitialised"),
             effective_config=status.written.get("effectiveConfig"),
+            applied=applied_config(status.written),
             cluster=cluster,
             topics=tuple(self.topics()),
             partitions=partitions,
@@ -367,9 +379,8 @@ def _read_listener(spec: Object) -> DesiredListener:
         service_type=value["type"],
         host=value.get("advertisedHost", ""),
         bootstrap=_read_chosen(value.get("bootstrap") or {}),
-        brokers={
-            BrokerId(each): _read_chosen(chosen.get(each, {})) for each in range(spec["replicas"])
-        },
+        brokers={BrokerId(n): _read_chosen(chosen.get(n, {})) for n in range(spec["replicas"])},
+        by_external_ip=value.get("nodeAddress") == external.EXTERNAL_IP,
     )
 
 

@@ -7,13 +7,14 @@ object or status, and compares it with a manifest.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 from strandline.kube.api import Object
 from strandline.model import (
     EXTERNAL_LISTENER,
+    AppliedConfig,
     BrokerEpoch,
     BrokerId,
     Endpoint,
@@ -60,13 +61,14 @@ class DesiredListener:
     """A cluster's listener for clients outside; service_type is Kubernetes' NodePort or another.
 
     host is for all brokers that have none of their own; it may name the broker as `{broker}`.
-    brokers has every broker of the cluster.
+    brokers has every broker of the cluster. by_external_ip asks for the ExternalIP of nodes.
     """
 
     service_type: str
     host: str
     bootstrap: ChosenAddress
     brokers: Mapping[BrokerId, ChosenAddress]
+    by_external_ip: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,14 @@ class DesiredCluster:
     def broker_ids(self) -> tuple[BrokerId, ...]:
         """The ids of the brokers, which are the ordinals of their pods."""
         return tuple(map(BrokerId, range(self.replicas)))
+
+    def with_brokers(self, count: int) -> DesiredCluster:
+        """Return the cluster with so many brokers: on the way down it has more than its spec."""
+        external = self.external
+        if external is not None:
+            chosen = {BrokerId(each): ChosenAddress() for each in range(count)}
+            external = replace(external, brokers={**chosen, **external.brokers})
+        return replace(self, replicas=count, external=external)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,8 +277,11 @@ class ObservedCluster:
     latest one of its StatefulSet, "" while that is unknown, and current if it is made of the
     StatefulSet's present spec; controller_id holds the controller Lease; evictions_allowed is what
     the disruption budget allows now. causes are sentences about brokers that are not ready.
-    schedulable_nodes is None unless `pod_settings` needs it and the operator may list nodes.
-    services are those that have names of its parts.
+    schedulable_nodes is None unless `pod_settings` needs it and the operator may list nodes;
+    external_ips has the ExternalIP of each node by its name, "" without one, or is None likewise.
+    services are those that have names of its parts. spread_over is over how many brokers replicas
+    were spread last, 0 before the first look; missing_partitions are Partitions that topics had and
+    that are not there.
     """
 
     status: FoundStatus
@@ -284,9 +297,12 @@ class ObservedCluster:
     controller_id: BrokerId | None
     evictions_allowed: int
     registrations: Mapping[BrokerId, Registration]
+    spread_over: int = 0
+    missing_partitions: tuple[str, ...] = ()
     claims: tuple[FoundClaim, ...] = ()
     causes: tuple[str, ...] = ()
     schedulable_nodes: int | None = None
+    external_ips: Mapping[str, str] | None = None
 
     @property
     def broker_epochs(self) -> Mapping[BrokerId, BrokerEpoch]:
@@ -296,15 +312,20 @@ class ObservedCluster:
     @property
     def full_brokers(self) -> tuple[BrokerId, ...]:
         """The brokers whose volumes are full."""
-        return tuple(
-            sorted(each for each, found in self.registrations.items() if found.volume_full)
-        )
+        return tuple(sorted(each for each, found in self.registrations.items() if found.is_full))
 
     @property
     def registered_pods(self) -> Mapping[BrokerId, str]:
         """The uids of the pods that the brokers registered from."""
         found = self.registrations.items()
         return {each: told.incarnation.partition("/")[0] for each, told in found}
+
+    @property
+    def reading_pods(self) -> Mapping[BrokerId, str]:
+        """The uids of the pods in which brokers say that they read their logs; no "" among them."""
+        found = self.registrations.items()
+        told = {each: saying.reading_logs.partition("/")[0] for each, saying in found}
+        return {each: uid for each, uid in told.items() if uid}
 
     @property
     def advertised(self) -> Mapping[BrokerId, Endpoint]:
@@ -326,14 +347,16 @@ class ObservedTopic:
     partitions are its own by number; leftovers are the Partitions of an earlier topic that occupy
     their names, or have the id that this topic adopts; copies are the names of other Partitions
     with its id, which have no effect (ADR 0036); partitions_initialised and effective_config
-    are None until the operator writes them. logs are the brokers that have a log of the topic's id
-    while no topic had it, by partition. led_partitions are the names of all Partitions with the
-    cluster's label and a status: brokers of this cluster had them.
+    are None until the operator writes them; applied is what a controller told of them. logs are the
+    brokers that have a log of the topic's id while no topic had it, by partition. led_partitions
+    are the names of all Partitions with the cluster's label and a status: brokers of this cluster
+    had them.
     """
 
     status: FoundStatus
     partitions_initialised: int | None
     effective_config: Mapping[str, int] | None
+    applied: AppliedConfig
     cluster: DesiredCluster | None
     topics: tuple[DesiredTopic, ...]
     partitions: Mapping[int, StoredPartition]

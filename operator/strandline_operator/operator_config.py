@@ -61,6 +61,10 @@ WATCH_AGE_MAX_MS: Final = 120_000
 WATCH_STUCK_MS: Final = 300_000
 """kopf asks for a watch within WATCH_CLIENT_TIMEOUT_SECONDS and a few seconds of back-off; beyond
 this time the task is dead that should ask, and liveness fails."""
+DEFINITIONS_LOOK_SECONDS: Final = 30
+"""Interval at which a working operator compares the served definitions with what it needs, unless
+the environment names another one."""
+DEFINITIONS_LOOK_SECONDS_MAX: Final = 3_600
 REQUEST_TIMEOUT_SECONDS: Final = 10
 CONNECT_TIMEOUT_SECONDS: Final = 3
 
@@ -104,6 +108,8 @@ class OperatorConfig:
     """watchNamespaces: the namespaces that the operator watches; its own one if none is given."""
     http_port: int = 8080
     """HTTP_PORT of the environment: the port of /ready and /live; 0 means none."""
+    definitions_look_seconds: int = DEFINITIONS_LOOK_SECONDS
+    """DEFINITIONS_LOOK_SECONDS of the environment: pause between two looks at the definitions."""
 
     def for_namespaces(self) -> dict[str, OperatorConfig]:
         """Return the configuration of each namespace's reconciler."""
@@ -112,7 +118,7 @@ class OperatorConfig:
 
 
 def load_operator_config(environ: Mapping[str, str] | None = None) -> OperatorConfig:
-    """Read CONFIG_FILE, NAMESPACE, POD_NAME, HTTP_PORT and METRICS_PORT.
+    """Read CONFIG_FILE and the environment that the fields of OperatorConfig name.
 
     Raises:  ConfigError naming the variable or key
     """
@@ -141,6 +147,19 @@ def load_operator_config(environ: Mapping[str, str] | None = None) -> OperatorCo
         metrics_port=port_from(variables, "METRICS_PORT", default=8081),
         watched=_namespaces(values.get("watchNamespaces") or []),
         http_port=port_from(variables, "HTTP_PORT", default=8080),
+        definitions_look_seconds=_look_seconds(variables),
+    )
+
+
+def _look_seconds(variables: Mapping[str, str]) -> int:
+    name = "DEFINITIONS_LOOK_SECONDS"
+    written = variables.get(name) or str(DEFINITIONS_LOOK_SECONDS)
+    allowed = range(1, DEFINITIONS_LOOK_SECONDS_MAX + 1)
+    if written.isascii() and written.isdigit() and int(written) in allowed:
+        return int(written)
+    raise ConfigError(
+        f"{name}: {written!r} is not accepted; give an integer from 1 to "
+        f"{DEFINITIONS_LOOK_SECONDS_MAX}"
     )
 
 

@@ -33,7 +33,7 @@ _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 
 
 
 class OperatorMetrics:
-    """Counters of passes and requests, and gauges of the queue and of conditions."""
+    """Counters of passes and requests; gauges of queue, conditions and definitions."""
 
     def __init__(self) -> None:
         # A second series for each counter would tell when its process began, which nobody asks.
@@ -43,7 +43,9 @@ class OperatorMetrics:
         self._pass_seconds = self._histogram(names.OPERATOR_RECONCILE_SECONDS)
         self._queue_length = self._gauge(names.OPERATOR_QUEUE_LENGTH)
         self._queue_seconds = self._histogram(names.OPERATOR_QUEUE_SECONDS)
+        self._is_ready = self._gauge(names.OPERATOR_READY)
         self._conditions = self._gauge(names.OPERATOR_CONDITION)
+        self._lacking = self._gauge(names.OPERATOR_DEFINITIONS_LACKING)
         self._requests = self._counter(names.KUBERNETES_REQUESTS_TOTAL)
         self._request_seconds = self._histogram(names.KUBERNETES_REQUEST_SECONDS)
         for kind in (kinds.CLUSTER.kind, kinds.TOPIC.kind):
@@ -71,14 +73,21 @@ class OperatorMetrics:
         """Take the time that a key waited for a worker after it was due."""
         self._queue_seconds.observe(seconds)
 
+    def definitions_looked_at(self, lacking: int) -> None:
+        """Take how many kinds and fields the served definitions lack."""
+        self._lacking.set(lacking)
+
     def request_done(self, done: RequestDone) -> None:
         """Count a request to the API server."""
         labels = (done.verb, done.resource, done.code)
         self._requests.labels(*labels).inc()
         self._request_seconds.labels(*labels).observe(done.seconds)
 
-    def text(self, *, queue_length: int, conditions: Iterable[ConditionSample]) -> bytes:
+    def text(
+        self, *, is_ready: bool, queue_length: int, conditions: Iterable[ConditionSample]
+    ) -> bytes:
         """Return all metrics in Prometheus's text format, with these gauges."""
+        self._is_ready.set(is_ready)
         self._queue_length.set(queue_length)
         # An object that is gone must not leave its conditions behind.
         self._conditions.clear()
@@ -96,7 +105,7 @@ class MetricsServer:
         self._text = text
         self._runner: web.AppRunner | None = None
 
-    async def start(self) -> None:
+    async def __aenter__(self) -> None:
         """Listen.
 
         Raises:  ConfigError if the port is taken
@@ -110,11 +119,14 @@ class MetricsServer:
         try:
             await web.TCPSite(self._runner, port=self._port).start()
         except OSError as error:
-            await self.stop()
+            await self._stop()
             raise ConfigError(f"METRICS_PORT {self._port}: {error}") from error
 
-    async def stop(self) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Listen no more."""
+        await self._stop()
+
+    async def _stop(self) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
 

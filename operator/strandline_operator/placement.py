@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from strandline.errors import StrandlineError
 from strandline.model import BrokerId, TopicId
 
+Replicas = tuple[BrokerId, ...]
+"""The brokers of a partition, the preferred leader first."""
+
 
 class TooFewBrokers(StrandlineError):
     """A topic wants more replicas than there are brokers; two on one broker protect nothing."""

@@ -16,25 +16,26 @@ from .watches import Watches, monotonic_ms
 
 
 class Health:
-    """What the probes answer: first the start, then the watches."""
+    """What the probes answer: what is waited for, first at the start, then the watches."""
 
     def __init__(self) -> None:
         self._watches: Watches | None = None
         self._waiting_for = "the API server"
 
     def waits_for(self, sentence: str) -> None:
-        """Say what the start waits for."""
+        """Say what the operator waits for, "" for nothing."""
         self._waiting_for = sentence
 
     def started(self, watches: Watches) -> None:
-        """Let the watches decide from now on."""
-        self._watches = watches
+        """Wait for nothing, and let the watches decide from now on."""
+        self._watches, self._waiting_for = watches, ""
 
     def not_ready(self) -> list[str]:
         """Return why the operator works on nothing, or on old state."""
+        waiting = [f"waiting for {self._waiting_for}"] if self._waiting_for else []
         if self._watches is None:
-            return [f"waiting for {self._waiting_for}"]
-        return self._watches.not_open(monotonic_ms())
+            return waiting
+        return waiting + self._watches.not_open(monotonic_ms())
 
     def not_alive(self) -> list[str]:
         """Return why only a new process can help."""

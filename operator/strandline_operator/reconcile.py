@@ -19,17 +19,19 @@ from strandline.errors import CoordinationError, StoreForbidden
 from strandline.kube.api import ApiClient, Object
 from strandline.log_fields import fields
 
-from . import events, kinds, operator_config, pod_settings
+from . import events, external, kinds, operator_config, pod_settings
 from .actions import Action, PostEvent
 from .apply import Applier
 from .causes import CauseReader
 from .conditions import Readiness
 from .events import PartitionNews
+from .nodes import NodeAddresses
 from .observe import Cache, may_be_part, read_object, read_partition, read_topic
 from .observed import DesiredTopic, FoundObject, FoundPartition
 from .operator_config import OperatorConfig
 from .operator_metrics import OperatorMetrics
-from .plan import plan_cluster, plan_topic
+from .plan import plan_cluster
+from .plan_topics import plan_topic
 from .pods import read_claim, read_pod
 from .refusals import refusal_of
 from .work_queue import ReconcileKey, WorkQueue
@@ -53,6 +55,7 @@ class Reconciler:
         self._config = config
         self.cache = Cache()
         self._causes = CauseReader(api, config.namespace)
+        self._addresses = NodeAddresses(api)
         self._metrics = metrics
         self.queue = WorkQueue(self._work, on_begun=metrics.waited)
         self._news = PartitionNews()
@@ -88,7 +91,7 @@ class Reconciler:
             self.cache.partition_state(kinds.name_of(value)) if kind is kinds.PARTITION else None
         )
         self.cache.put(kind, value)
-        if before is None or self.queue.is_paused:
+        if before is None or not self.queue.has_lease:
             return
         after = self.cache.partition_state(kinds.name_of(value))
         cluster = self.cache.cluster_ref(read_partition(value).cluster)
@@ -181,9 +184,10 @@ class Reconciler:
         """Make one pass; tell whether every action succeeded."""
         try:
             nodes = await self._schedulable_nodes(key)
+            await self._look_for_addresses(key)
         except CoordinationError as error:
-            # An outage decides nothing: the next pass counts.
-            _log.warning("nodes not counted", extra=fields(object=str(key), cause=str(error)))
+            # An outage decides nothing: the next pass lists them.
+            _log.warning("nodes not listed", extra=fields(object=str(key), cause=str(error)))
             return False
         causes = await self._ask_causes(key)
         for action in self._plan(key, nodes=nodes, causes=causes):
@@ -244,7 +248,12 @@ class Reconciler:
             if found is None:
                 return []
             cluster, observed = found
-            observed = replace(observed, schedulable_nodes=nodes, causes=causes)
+            observed = replace(
+                observed,
+                schedulable_nodes=nodes,
+                external_ips=self._addresses.external_ips,
+                causes=causes,
+            )
             return plan_cluster(cluster, observed, self._config, now=now, refusal=refusal)
         topic = self.cache.topic(key.name)
         return plan_topic(*topic, self._config, now=now, refusal=refusal) if topic else []
@@ -262,6 +271,13 @@ class Reconciler:
         except StoreForbidden:
             return None
         return pod_settings.schedulable_nodes(nodes.items, found[0])
+
+    async def _look_for_addresses(self, key: ReconcileKey) -> None:
+        """Learn the addresses of the nodes where brokers run, if clients outside shall get them."""
+        found = self.cache.cluster(key.name) if key.kind == kinds.CLUSTER.kind else None
+        nodes = external.nodes_asked_for(*found) if found is not None else None
+        if nodes is not None:
+            await self._addresses.look_for(nodes)
 
     def resync_now(self) -> None:
         """List everything again soon: watches may have missed something."""
@@ -283,6 +299,7 @@ class Reconciler:
             except CoordinationError as error:
                 _log.warning("resync failed", extra=fields(cause=str(error)))
                 continue
+            self._addresses.list_again()
             for cluster in self.cache.clusters():
                 self._add(kinds.CLUSTER, cluster.ref.name)
             for topic in self.cache.topics():

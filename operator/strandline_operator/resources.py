@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -62,12 +62,14 @@ def objects_of(
     *,
     has_topics: bool,
     disruption_allowed: bool = True,
+    removed: Collection[BrokerId] = (),
     addresses: Mapping[BrokerId, AdvertisedAddress] = NO_ADDRESSES,
 ) -> list[Object]:
     """Return the objects that a BrokerCluster always has, in the order of creation.
 
-    addresses are those that brokers advertise outside. The StatefulSet is the last, so that no
-    broker starts before the objects that it needs.
+    addresses are those that brokers advertise outside; removed are former brokers: registrations
+    live as long as volumes. The StatefulSet is the last, so that no broker starts before the
+    objects that it needs.
     """
     budget = {
         "maxUnavailable": 1 if disruption_allowed else 0,
@@ -89,6 +91,10 @@ def objects_of(
                 kinds.BROKER, cluster, str(i), spec=_broker_spec(cluster, i, addresses.get(i))
             )
             for i in cluster.broker_ids
+        ),
+        *(
+            _manifest(kinds.BROKER, cluster, str(i), spec={"brokerId": i, "removed": True})
+            for i in sorted(removed)
         ),
         _manifest(kinds.POD_DISRUPTION_BUDGET, cluster, "brokers", spec=budget),
         _stateful_set(cluster, config),
@@ -159,6 +165,11 @@ def labels(cluster: DesiredCluster) -> dict[str, str]:
 def pod_selector(cluster: DesiredCluster) -> dict[str, str]:
     """Return the labels that select a cluster's pods; they never change."""
     return {"app.kubernetes.io/component": "broker", CLUSTER_LABEL: cluster.ref.name}
+
+
+def pod_selector_text(cluster: DesiredCluster) -> str:
+    """Return the selector as the scale subresource shows it."""
+    return ",".join(f"{label}={value}" for label, value in pod_selector(cluster).items())
 
 
 def _manifest(kind: kinds.Kind, cluster: DesiredCluster, suffix: str, **parts: Any) -> Object:

@@ -2,7 +2,8 @@
 
 Pure; called by `plan`, which makes an eviction of the choice and a condition of the reason. One
 disruption at a time: nothing is taken before all brokers are there and all replicas in sync. A pod
-that serves nobody is no disruption, so what is stuck in a revision that was given up goes at once.
+that serves nobody is no disruption, so what is stuck in a revision that was given up goes at once;
+a broker that reads its logs is not stuck (ADR 0051).
 
 Source:  Strimzi's KafkaRoller: unready first, the active controller last (ADR 0051).
 """
@@ -79,6 +80,10 @@ def _next_serving(
     """Choose among the brokers that clients use, or say what has to be waited for."""
     chosen = min(old, key=lambda each: (old[each].is_ready, each == observed.controller_id, each))
     stays = f"; until then {old[chosen].name} stays"
+    reading = [each for each, pod in sorted(pods.items()) if _reads_logs(each, pod, observed)]
+    if reading:
+        message = f"brokers {reading} read their logs, which no orderly stop proves"
+        return _waits(reason="WaitingForLogs", message=message + stays)
     for each in broker_ids:
         wait = _missing(each, pods.get(each))
         if wait and (each != chosen or pods[each].is_terminating):
@@ -119,7 +124,19 @@ def _serves_nobody(broker_id: BrokerId, pod: FoundPod, observed: ObservedCluster
     """Tell whether a pod cannot run, or its broker has not come so far as to register."""
     if pod.is_ready or pod.is_terminating:
         return False
-    return pod.is_stuck or not _is_registered(broker_id, pod, observed)
+    if pod.is_stuck:
+        return True
+    is_known = _is_registered(broker_id, pod, observed) or _reads_logs(broker_id, pod, observed)
+    return not is_known
+
+
+def _reads_logs(broker_id: BrokerId, pod: FoundPod, observed: ObservedCluster) -> bool:
+    """Tell whether a broker reads its logs: a restart would make it begin anew.
+
+    What an earlier process of the pod said counts for nothing once its container cannot run.
+    """
+    is_told = observed.reading_pods.get(broker_id) == pod.uid
+    return is_told and not (pod.is_ready or pod.is_stuck or pod.is_terminating)
 
 
 def _is_registered(broker_id: BrokerId, pod: FoundPod, observed: ObservedCluster) -> bool:

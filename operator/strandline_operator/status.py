@@ -20,11 +20,13 @@ from strandline.model import (
     StoredPartition,
 )
 
-from . import external, growth
+from . import external, growth, resources
 from .broker_settings import wanted_digest
 from .cluster_health import cluster_conditions
 from .conditions import (
+    CONFIG_APPLIED,
     READY,
+    SCALING,
     STALLED,
     VOLUMES_TOO_SMALL,
     Readiness,
@@ -34,7 +36,8 @@ from .conditions import (
 )
 from .disruption import restart_of
 from .observed import DesiredCluster, DesiredTopic, FoundStatus, ObservedCluster, ObservedTopic
-from .topic_settings import effective_config
+from .scaling import ScalingStep
+from .topic_settings import effective_config, topic_config_applied
 
 CONFLICT: Final = "Conflict"
 """Reason of a topic whose name is taken, and type of the condition of every refused topic."""
@@ -55,15 +58,17 @@ def cluster_status(
     observed: ObservedCluster,
     obstacle: Readiness | None,
     rolling: Readiness,
+    scaling: ScalingStep,
     *,
     now: str,
 ) -> Object:
     """Return the operator's part of a cluster's status.
 
     obstacle is what keeps the operator from writing the cluster's objects, None if they are;
-    rolling is the condition of that name.
+    rolling is the condition of that name. cluster has the brokers of the step of scaling.
     """
     conditions = cluster_conditions(cluster, observed, obstacle, rolling)
+    conditions[SCALING] = scaling.readiness
     if observed.full_brokers:
         message = full_volumes_message(observed)
         full = Readiness(ready=True, reason="ClientsRefused", message=message)
@@ -81,6 +86,9 @@ def cluster_status(
         **growth.storage_status(cluster, observed),
         "observedGeneration": cluster.generation,
         "readyBrokers": observed.ready_brokers,
+        "replicas": scaling.brokers,
+        "selector": resources.pod_selector_text(cluster),
+        **({"spreadOver": scaling.spread_over} if scaling.spread_over else {}),
         "topics": observed.topic_count,
         "configDigest": wanted_digest(cluster),
         "brokers": _broker_rows(cluster, observed),
@@ -129,15 +137,16 @@ def topic_status(
         "observedGeneration": topic.generation,
         "topicId": topic.topic_id,
         "partitions": partition_counts(observed.partitions.values(), topic.partitions),
-        "conditions": _stored(conditions, topic.generation, found, now),
     }
     if observed.partitions_initialised is not None:
         whole["partitionsInitialised"] = observed.partitions_initialised
     if observed.cluster is not None and not (is_taken and topic.adopts):
         # Brokers know a topic by its id: they must not hear of a second one's settings.
         whole["effectiveConfig"] = effective_config(topic, observed.cluster)
+        conditions[CONFIG_APPLIED] = topic_config_applied(whole["effectiveConfig"], observed)
     elif observed.effective_config is not None:
         whole["effectiveConfig"] = dict(observed.effective_config)
+    whole["conditions"] = _stored(conditions, topic.generation, found, now)
     return whole
 
 

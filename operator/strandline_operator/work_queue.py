@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import partial
 from typing import Any
 
@@ -26,6 +27,15 @@ class ReconcileKey:
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
+
+
+class Pause(Enum):
+    """Why a queue begins no work."""
+
+    NO_LEASE = auto()
+    """Another operator has the Lease, or none."""
+    OLD_DEFINITIONS = auto()
+    """The API server would drop fields of what is written."""
 
 
 class WorkQueue:
@@ -49,11 +59,11 @@ class WorkQueue:
         self._changed = asyncio.Event()
         self._bug: BaseException | None = None
         self._stopping = False
-        self._paused = False
+        self._pauses: set[Pause] = set()
 
-    def pause(self) -> None:
+    def pause(self, why: Pause) -> None:
         """Begin no work until `resume`; what runs goes on, and keys are still queued."""
-        self._paused = True
+        self._pauses.add(why)
 
     @property
     def length(self) -> int:
@@ -61,13 +71,13 @@ class WorkQueue:
         return len(self._due)
 
     @property
-    def is_paused(self) -> bool:
-        """Tell whether no work begins: another operator has the Lease, or none."""
-        return self._paused
+    def has_lease(self) -> bool:
+        """Tell whether this operator is the one that works, now or once definitions are new."""
+        return Pause.NO_LEASE not in self._pauses
 
-    def resume(self) -> None:
-        """Begin work again."""
-        self._paused = False
+    def resume(self, why: Pause) -> None:
+        """Begin work again, unless another reason keeps it."""
+        self._pauses.discard(why)
         self._changed.set()
 
     def add(self, key: ReconcileKey, *, after_ms: int = 0) -> None:
@@ -101,7 +111,7 @@ class WorkQueue:
         self._changed.set()
 
     def _next_keys(self, now: float) -> list[ReconcileKey]:
-        free = 0 if self._paused else operator_config.WORKERS - len(self._running)
+        free = 0 if self._pauses else operator_config.WORKERS - len(self._running)
         due = [(at, key) for key, at in self._due.items() if at <= now]
         ready = [key for _, key in sorted(due) if key not in self._running]
         return ready[: max(0, free)]
@@ -109,7 +119,7 @@ class WorkQueue:
     async def _wait(self, now: float) -> None:
         """Wait for a change, or for the next key's time if a worker is free for it."""
         waiting = [at for key, at in self._due.items() if key not in self._running]
-        full = self._paused or len(self._running) >= operator_config.WORKERS
+        full = bool(self._pauses) or len(self._running) >= operator_config.WORKERS
         timeout = None if full or not waiting else max(0.0, min(waiting) - now)
         # Not `wait_for`, which makes a task: kopf cancels every task that began beside it.
         with suppress(TimeoutError):

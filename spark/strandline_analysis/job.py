@@ -1,9 +1,9 @@
-"""The job: read a range of time from Prometheus, analyse it, write and print the tables.
+"""The job: read a range of time from Prometheus or a lake, analyse it, write and print the tables.
 
     python -m strandline_analysis.job --prometheus URL [--start T] [--end T] --out DIR
 
-Runs in one process (local mode). The exit code is 0, or 2 if Prometheus holds no two scrapes of
-one target, or no sample of a partition, in the range.
+Runs in one process (local mode). The exit code is 0, 1 if Prometheus cannot be read, or 2 if there
+are no two scrapes of one target, or no sample of a partition, in the range.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,28 +21,27 @@ import pyarrow.csv
 import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession
 
-from strandline.names import Metric
-
-from . import failovers, isr_intervals, read
+from . import read
+from .lake import read_lake
+from .prometheus_http import ReadFailed
 from .report import text_report
 from .run_lengths import GAP_INTERVALS
 from .samples import scrape_interval_ms
 from .session import local_session
-from .task import Task, add_options, task_of
+from .tables import ANALYSES
+from .task import UP, Task, add_options, check_prometheus, task_of
 
-UP: Final = "up"
-"""Prometheus's own series: one sample for each scrape of each target."""
 SUMMARY: Final = "summary.json"
-OK, NO_DATA = 0, 2
+OK, UNREADABLE, NO_DATA = 0, 1, 2
 TABLE_MARK: Final = "table "
 """Start of a line of --print-tables; the table's name and its rows as JSON follow."""
 
-Analysis = Callable[..., DataFrame]
-ANALYSES: Final[dict[str, tuple[Analysis, tuple[Metric, ...]]]] = {
-    "isr_intervals": (isr_intervals.isr_intervals, isr_intervals.METRICS),
-    "elections": (failovers.elections, failovers.METRICS),
-}
-"""By table: the function that makes it and the metrics that it reads."""
+REPORTED: Final = ("isr_intervals", "elections")
+"""Tables that the report shows; the others are made when they are asked for."""
+READ_METRICS: Final = frozenset(
+    {UP, *(metric.name for analysis in ANALYSES.values() for metric in analysis.metrics)}
+)
+"""Names of all metrics that the job may read."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,6 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(task: Task) -> int:
     """Do what a task says and return the exit code."""
+    try:
+        check_prometheus(task)
+    except ReadFailed as error:
+        sys.stderr.write(f"{error}\n")
+        return UNREADABLE
     with tempfile.TemporaryDirectory(prefix="strandline-analysis-") as folder:
         spark = local_session(cores=task.cores, folder=Path(folder))
         try:
@@ -73,20 +77,25 @@ def analyse(spark: SparkSession, task: Task) -> int:
     ranged: dict[str, Any] = {"start_ms": task.start_ms, "end_ms": task.end_ms}
 
     def samples_of(*metrics: str, gap_ms: float) -> DataFrame:
-        source = spark.read.format(read.FORMAT).options(url=task.prometheus, **ranged)
+        if task.lake is not None:
+            return read_lake(spark, task.lake, metrics=metrics, **ranged)
+        source = spark.read.format(read.FORMAT).options(**task.source)
         return source.options(metrics=",".join(metrics), gap_ms=gap_ms).load()
 
     interval_ms = scrape_interval_ms(samples_of(UP, gap_ms=0))
     if interval_ms is None:
-        sys.stderr.write(f"{task.prometheus} holds no two scrapes of one target in this range\n")
+        sys.stderr.write(f"{task.origin} holds no two scrapes of one target in this range\n")
         return NO_DATA
     gap_ms = GAP_INTERVALS * interval_ms
     tables = {}
-    for name, (analysis, metrics) in ANALYSES.items():
-        samples = samples_of(*(metric.name for metric in metrics), gap_ms=gap_ms)
-        tables[name] = analysis(samples, interval_ms=interval_ms, **ranged).toArrow()
+    for name in ANALYSES if task.all_tables else REPORTED:
+        analysis = ANALYSES[name]
+        metrics = (metric.name for metric in analysis.metrics)
+        samples = samples_of(*metrics, gap_ms=0 if analysis.plain else gap_ms)
+        tables[name] = analysis.make(samples, interval_ms=interval_ms, **ranged).toArrow()
     rows = {name: table.to_pylist() for name, table in tables.items()}
-    sys.stdout.write(text_report(**rows, **ranged, interval_ms=interval_ms, faults=task.faults))
+    shown = {name: rows[name] for name in REPORTED}
+    sys.stdout.write(text_report(**shown, **ranged, interval_ms=interval_ms, faults=task.faults))
     if task.print_tables:
         for name, table in rows.items():
             sys.stdout.write(f"{TABLE_MARK}{name} {json.dumps(table)}\n")
@@ -94,9 +103,18 @@ def analyse(spark: SparkSession, task: Task) -> int:
         task.out, tables, startMs=task.start_ms, endMs=task.end_ms, scrapeIntervalMs=interval_ms
     )
     if not rows["isr_intervals"]:
-        sys.stderr.write(f"{task.prometheus} holds no sample of a partition in this range\n")
+        sys.stderr.write(f"{task.origin} holds no sample of a partition in this range\n")
         return NO_DATA
     return OK
+
+
+def flat(rows: pa.Table) -> pa.Table:
+    """Return a table whose lists are JSON texts, as CSV has none."""
+    for index, field in enumerate(rows.schema):
+        if pa.types.is_list(field.type):
+            texts = pa.array([json.dumps(each) for each in rows[field.name].to_pylist()])
+            rows = rows.set_column(index, field.name, texts)
+    return rows
 
 
 def write_tables(out: Path, tables: Mapping[str, pa.Table], **facts: int) -> None:
@@ -109,7 +127,7 @@ def write_tables(out: Path, tables: Mapping[str, pa.Table], **facts: int) -> Non
     (out / SUMMARY).unlink(missing_ok=True)
     for name, rows in tables.items():
         pyarrow.parquet.write_table(rows, out / f"{name}.parquet", compression="zstd")
-        pyarrow.csv.write_csv(rows, out / f"{name}.csv")
+        pyarrow.csv.write_csv(flat(rows), out / f"{name}.csv")
     summary = {**facts, "rows": {name: rows.num_rows for name, rows in tables.items()}}
     part = out / f"{SUMMARY}.part"
     part.write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")

@@ -1,27 +1,63 @@
 """The Python Data Source `prometheus`: scraped samples as a DataFrame in the shape of schema.
 
-Use it as `spark.read.format("prometheus")` in a session of `session`. One task reads one metric
-and makes runs of its samples before they reach the JVM. Options: url, metrics (comma-separated),
-start_ms, end_ms, gap_ms (0: every sample by itself).
+Use it as `spark.read.format("prometheus")` in a session of `session`, or after `register`. Its
+options are the fields of `read_options.ReadOptions`. A task reads pieces one after the other: a
+piece is a metric, a slice of time and a shard of series. Samples become rows before they reach the
+JVM. `.schema(...)` with fewer columns makes fewer.
+
+Invariant: what is pushed down changes what is asked for, never which rows a query returns.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import DataType, StructType
 
 from . import schema
-from .remote_read import Series, read_series
-from .run_lengths import run_lengths
-from .xor_chunk import number
+from .prometheus_http import server_of
+from .read_options import (
+    Matcher,
+    OptionInvalid,
+    Piece,
+    ReadOptions,
+    Transport,
+    dealt,
+    pieces,
+    read_options,
+)
 
 FORMAT: Final = "prometheus"
-NAME_LABEL: Final = "__name__"
+PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+"""With it off, Spark refuses a reader that can take filters."""
+TIMES: Final = ("first_ms", "last_ms")
+LABELS: Final = ("pod", "instance", "topic", "partition", "replica")
+"""Columns whose filters become matchers; each has its label's name."""
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format known to a session, with pushdown of filters if the session has it on."""
+    pushing = spark.conf.get(PUSHDOWN, "false") == "true"
+    spark.dataSource.register(PushingSource if pushing else PrometheusSource)
 
 
 class PrometheusSource(DataSource):  # type: ignore[misc]  # pyspark is not in the dev extra
@@ -33,57 +69,195 @@ class PrometheusSource(DataSource):  # type: ignore[misc]  # pyspark is not in t
         return FORMAT
 
     def schema(self) -> StructType:
-        """Return schema.SAMPLES, whatever the options."""
-        return schema.SAMPLES
+        """Return schema.SAMPLES, or schema.MINUTES with reduction=minutes."""
+        return schema.MINUTES if read_options(self.options).minutes else schema.SAMPLES
 
-    def reader(self, schema: StructType) -> PrometheusReader:  # noqa: ARG002 - Spark's signature
-        """Return a reader with the given options."""
-        return PrometheusReader(dict(self.options))
+    def reader(self, schema: StructType) -> PrometheusReader:
+        """Return a reader with the given options, for all columns or those that were asked for.
+
+        Raises:  OptionInvalid for a wrong option, or a column that there is not
+        """
+        check_columns(schema, self.schema())
+        return PrometheusReader(read_options(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> SliceReader:  # noqa: N802 - Spark's name
+        """Return a reader of slices one after the other."""
+        check_columns(schema, self.schema())
+        return SliceReader(read_options(self.options), schema)
+
+
+class PushingSource(PrometheusSource):
+    """The same, for sessions that push filters down."""
+
+    def reader(self, schema: StructType) -> PushingReader:
+        """Return a reader that takes filters."""
+        check_columns(schema, self.schema())
+        return PushingReader(read_options(self.options), schema)
 
 
 class PrometheusReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not in the dev extra
-    """Plans one task for each metric; a task asks Prometheus and yields runs."""
+    """Plans the tasks; a task asks Prometheus for its pieces and yields Arrow batches."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._url = options["url"]
-        self._metrics = [name for name in options["metrics"].split(",") if name]
-        self._range = {name: int(options[name]) for name in ("start_ms", "end_ms")}
-        self._gap_ms = float(options["gap_ms"])
+    def __init__(self, options: ReadOptions, wanted: StructType) -> None:
+        self._options = options
+        self._wanted = wanted
+        self._matchers: tuple[Matcher, ...] = ()
 
-    def partitions(self) -> Sequence[InputPartition]:
-        """Return one partition for each metric."""
-        return [InputPartition(metric) for metric in self._metrics]
+    def partitions(self) -> list[InputPartition]:
+        """Return at most concurrent_reads tasks, each with pieces."""
+        return tasks(self._options, self._matchers)
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of one metric's series."""
-        for series in read_series(self._url, {NAME_LABEL: partition.value}, **self._range):
-            yield from rows(series, **self._range, gap_ms=self._gap_ms)
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield the rows of a task's pieces as Arrow batches."""
+        return rows_of(self._options, partition, self._wanted)
 
 
-def rows(series: Series, *, start_ms: int, end_ms: int, gap_ms: float) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of one series in the shape of schema.SAMPLES."""
-    labels = series.labels
-    head = (
-        series_id(labels),
-        labels[NAME_LABEL],
-        labels.get("pod"),
-        labels.get("instance"),
-        labels.get("topic"),
-        _whole(labels.get("partition")),
-        _whole(labels.get("replica")),
-        labels,
-    )
-    for run in run_lengths(series.samples(start_ms=start_ms, end_ms=end_ms), gap_ms=gap_ms):
-        value = None if run.is_stale else number(run.bits)
-        yield (*head, run.first_ms, run.last_ms, run.sample_count, value, run.is_stale)
+class PushingReader(PrometheusReader):
+    """Takes filters on metric, labels and, for single samples, times."""
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
+        """Ask Prometheus for less, and leave every filter to Spark as well."""
+        for each in filters:
+            # A negated filter has a filter in place of a column.
+            column: tuple[str, ...] = getattr(each, "attribute", ())
+            if len(column) == 1:
+                self._push(column[0], each)
+        return filters
+
+    def _push(self, column: str, given: Filter) -> None:
+        single = self._options.gap_ms == 0 and not self._options.minutes
+        if isinstance(given, EqualTo | In):
+            values = (given.value,) if isinstance(given, EqualTo) else tuple(given.value)
+            texts = [str(value) for value in values if value is not None]
+            if column == "metric":
+                kept = tuple(name for name in self._options.metrics if name in texts)
+                self._options = replace(self._options, metrics=kept)
+            elif column in LABELS and texts and all(texts):
+                pattern = "|".join(re.escape(text) for text in texts)
+                self._matchers += (
+                    Matcher(label=column, value=texts[0])
+                    if len(texts) == 1
+                    else Matcher(label=column, value=pattern, is_pattern=True),
+                )
+        if column in TIMES and single:
+            self._options = narrowed(self._options, given)
 
 
-def series_id(labels: Mapping[str, str]) -> int:
-    """Return a number that is the same for these labels in every process."""
-    text = json.dumps(sorted(labels.items()), separators=(",", ":"))
-    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big", signed=True)
+class SliceReader(
+    DataSourceStreamReader,  # type: ignore[misc]  # pyspark is not in the dev extra
+    SupportsTriggerAvailableNow,  # type: ignore[misc]  # pyspark is not in the dev extra
+):
+    """Reads whole slices, one in each micro-batch, from that of start_ms on until end_ms.
+
+    end_ms says until when samples have arrived, so this reader needs no clock. Offsets are the
+    begin of the next slice.
+    """
+
+    def __init__(self, options: ReadOptions, wanted: StructType) -> None:
+        self._options = options
+        self._wanted = wanted
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Return the begin of the slice in which start_ms lies."""
+        options = self._options
+        return {"next_ms": options.start_ms - options.start_ms % options.slice_ms}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Do nothing: the end is an option and stays."""
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self,
+        start: dict[str, int],
+        limit: ReadLimit,  # noqa: ARG002 - one slice, whatever the limit
+    ) -> dict[str, int]:
+        """Return the end of one more slice, or the start if that slice has not ended."""
+        following = start["next_ms"] + self._options.slice_ms
+        return {"next_ms": following} if following <= self._options.end_ms else start
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        """Return at most concurrent_reads tasks for what lies between two offsets."""
+        between = replace(self._options, start_ms=start["next_ms"], end_ms=end["next_ms"])
+        return tasks(between, ())
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield the rows of a task's pieces as Arrow batches."""
+        return rows_of(self._options, partition, self._wanted)
 
 
-def _whole(label: str | None) -> int | None:
-    return int(label) if label else None
+def tasks(options: ReadOptions, matchers: tuple[Matcher, ...]) -> list[InputPartition]:
+    """Return at most concurrent_reads tasks, each with pieces."""
+    found = pieces(options, matchers)
+    return [InputPartition(hand) for hand in dealt(found, hands=options.concurrent_reads)]
+
+
+def rows_of(options: ReadOptions, partition: InputPartition, wanted: StructType) -> Iterator[Any]:
+    """Yield the rows of a task's pieces as Arrow batches."""
+    # Without a piece there is no task, and Spark makes one with None.
+    shape = to_arrow_schema(wanted, timezone="UTC")
+    for piece in partition.value or ():
+        yield from batches(options, piece, shape)
+
+
+def narrowed(options: ReadOptions, given: Filter) -> ReadOptions:
+    """Return the options with the part of the range in which a filter on a time can be true.
+
+    Holds for single samples: a run that is cut would be another row.
+    """
+    start_ms, end_ms = options.start_ms, options.end_ms
+    match given:
+        case EqualTo(value=int(at)):
+            start_ms, end_ms = max(start_ms, at), min(end_ms, at + 1)
+        case GreaterThan(value=int(at)):
+            start_ms = max(start_ms, at + 1)
+        case GreaterThanOrEqual(value=int(at)):
+            start_ms = max(start_ms, at)
+        case LessThan(value=int(at)):
+            end_ms = min(end_ms, at)
+        case LessThanOrEqual(value=int(at)):
+            end_ms = min(end_ms, at + 1)
+        case _:
+            pass
+    return replace(options, start_ms=start_ms, end_ms=end_ms)
+
+
+def check_columns(wanted: StructType, known: StructType) -> None:
+    """Refuse a schema that is not some of the known columns, each with its type."""
+    kinds: Mapping[str, DataType] = {field.name: field.dataType for field in known}
+    for field in wanted:
+        if kinds.get(field.name) != field.dataType:
+            columns = ", ".join(f"{name} {kind.simpleString()}" for name, kind in kinds.items())
+            shown = f"{field.name} {field.dataType.simpleString()}"
+            raise OptionInvalid("schema", given=shown, accepted=f"some of {columns}")
+
+
+def batches(options: ReadOptions, piece: Piece, shape: Any) -> Iterator[Any]:
+    """Yield the rows of one piece as Arrow batches of a schema."""
+    # A session that only plans needs neither; each worker loads them once.
+    from . import columns  # noqa: PLC0415
+
+    for samples in _samples(options, piece):
+        rows = (
+            columns.minutes(samples)
+            if options.minutes
+            else columns.runs(samples, gap_ms=options.gap_ms)
+        )
+        if len(rows.series):
+            yield columns.record_batch(rows, shape)
+
+
+def _samples(options: ReadOptions, piece: Piece) -> Iterator[Any]:
+    import numpy as np  # noqa: PLC0415 - as above
+
+    from . import columns, json_api, remote_read  # noqa: PLC0415
+
+    server = server_of(options)
+    ranged = {"start_ms": piece.start_ms, "end_ms": piece.end_ms}
+    if options.transport is Transport.REMOTE_READ:
+        found = remote_read.read_series(server, piece)
+        for group in columns.grouped(found, samples_max=columns.BATCH_SAMPLES):
+            yield columns.decoded(group, **ranged)
+    else:
+        for shown in json_api.read_shown(server, piece):
+            index = np.zeros(len(shown.timestamps), np.int64)
+            at, bits = np.array(shown.timestamps, np.int64), np.array(shown.bits, np.uint64)
+            yield columns.ordered([shown.labels], index, at, bits, **ranged)

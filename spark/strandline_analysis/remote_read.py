@@ -10,44 +10,35 @@ Source: Prometheus storage/remote/chunked.go, prompb/remote.proto, prompb/types.
 
 from __future__ import annotations
 
-import http.client
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from http.client import HTTPResponse
 from io import BufferedIOBase
 from typing import Final
 
 import crc32c
 
+from .prometheus_http import ReadFailed, Retriable, Server, ask
+from .read_options import Matcher, Piece, Transport
 from .xor_chunk import decode
 
 PATH: Final = "/api/v1/read"
 STREAMED: Final = "application/x-streamed-protobuf"
 STREAMED_XOR_CHUNKS: Final = 1
 XOR: Final = 1
-EQUAL: Final = 0
+ENCODINGS: Final = {0: "none", 2: "histogram", 3: "float histogram"}
+"""Names of the other encodings of a chunk, by number. A newer Prometheus may have more."""
+EQUAL, MATCHES = 0, 2
+"""Kinds of a label matcher."""
+NAME_LABEL: Final = "__name__"
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 FRAME_BYTES_MAX: Final = 64 << 20
 """Prometheus sends at most 1 MiB unless a single series is larger."""
-TIMEOUT_SECONDS: Final = 60
-ATTEMPTS_MAX: Final = 5
-BACK_OFF_SECONDS: Final = 0.5
-"""Pause before the second attempt; doubles before each further one."""
-TOO_MANY_REQUESTS: Final = 429
-SERVER_ERROR: Final = 500
+RESPONSE_BYTES_MAX: Final = 1 << 30
+"""Compressed samples of one response, which are held until its end: some 300 million samples."""
 LITERAL_BYTES_MAX: Final = 60
 """Longest snappy literal whose length fits into its tag."""
-
-
-class ReadFailed(Exception):
-    """Prometheus refused the request, or its response is not what this client reads."""
-
-
-class _Retriable(Exception):
-    """This attempt failed; the same request may succeed next time."""
 
 
 @dataclass(slots=True)
@@ -61,62 +52,48 @@ class Series:
         """Yield (timestamp, bits) within [start_ms, end_ms), strictly ascending.
 
         Chunks of the head and of a block may overlap; the first sample of a timestamp counts.
+        The reference for `columns`, which does the same for many series at once.
         """
-        last = start_ms - 1
+        found: dict[int, int] = {}
         for chunk in self.chunks:
             for timestamp, bits in decode(chunk):
-                if last < timestamp < end_ms:
-                    last = timestamp
-                    yield timestamp, bits
+                if start_ms <= timestamp < end_ms:
+                    found.setdefault(timestamp, bits)
+        yield from sorted(found.items())
 
 
-def read_series(
-    url: str, matchers: Mapping[str, str], *, start_ms: int, end_ms: int
-) -> list[Series]:
-    """Return all series with these label values that have chunks in [start_ms, end_ms).
+def read_series(server: Server, piece: Piece) -> list[Series]:
+    """Return all series of a piece that have chunks in its range.
 
     After a broken response the whole request is repeated, so that no sample counts twice.
 
     Raises:  ReadFailed when Prometheus refuses or every attempt failed
     """
-    body = compressed(request(matchers, start_ms=start_ms, end_ms=end_ms))
-    attempt = 1
-    while True:
-        try:
-            return _attempt(url.rstrip("/") + PATH, body)
-        except (_Retriable, OSError, http.client.HTTPException) as error:
-            if attempt == ATTEMPTS_MAX:
-                raise ReadFailed(f"{url}: {error} ({attempt} attempts)") from error
-        time.sleep(BACK_OFF_SECONDS * 2 ** (attempt - 1))
-        attempt += 1
-
-
-def _attempt(url: str, body: bytes) -> list[Series]:
     headers = {
         "Content-Type": "application/x-protobuf",
         "Content-Encoding": "snappy",
         "X-Prometheus-Remote-Read-Version": "0.1.0",
     }
-    request = urllib.request.Request(url, data=body, headers=headers, method="POST")  # noqa: S310
-    try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310
-            kind = response.headers.get("Content-Type", "")
-            if not kind.startswith(STREAMED):
-                raise ReadFailed(f"{url}: answered {kind}, not {STREAMED}")
-            return merged(frames(response))
-    except urllib.error.HTTPError as error:
-        with error:
-            said = error.read(500).decode(errors="replace").strip()
-        message = f"{url}: {error.code} {said}"
-        if error.code == TOO_MANY_REQUESTS or error.code >= SERVER_ERROR:
-            raise _Retriable(message) from error
-        raise ReadFailed(message) from error
+
+    def take(response: HTTPResponse) -> list[Series]:
+        kind = response.headers.get("Content-Type", "")
+        if not kind.startswith(STREAMED):
+            advice = f"option transport={Transport.JSON} reads it, without stale markers"
+            raise ReadFailed(f"{server.url}: answered {kind}, not {STREAMED}; {advice}")
+        return merged(frames(response))
+
+    return ask(server, PATH, body=compressed(request(piece)), headers=headers, take=take)
 
 
 def merged(messages: Iterable[bytes]) -> list[Series]:
     """Return the series of all frames; join those that were split over frames."""
     found: dict[tuple[tuple[str, str], ...], Series] = {}
+    held_bytes = 0
     for message in messages:
+        held_bytes += len(message)
+        if held_bytes > RESPONSE_BYTES_MAX:
+            said = f"a response of more than {RESPONSE_BYTES_MAX} bytes"
+            raise ReadFailed(f"{said}: a smaller slice_ms or more shards make it smaller")
         for number, value in fields(message):
             if number == 1:
                 series = _series(_expect_bytes(value))
@@ -128,7 +105,7 @@ def merged(messages: Iterable[bytes]) -> list[Series]:
 def frames(response: BufferedIOBase) -> Iterator[bytes]:
     """Yield the message of every frame: length, CRC-32C of the message, message.
 
-    Raises:  _Retriable when the stream ends within a frame or a checksum differs
+    Raises:  Retriable when the stream ends within a frame or a checksum differs
     """
     while (size := _frame_size(response)) is not None:
         if size > FRAME_BYTES_MAX:
@@ -136,16 +113,17 @@ def frames(response: BufferedIOBase) -> Iterator[bytes]:
         stated = int.from_bytes(_exactly(response, 4), "big")
         message = _exactly(response, size)
         if crc32c.crc32c(message) != stated:
-            raise _Retriable("a frame's checksum differs")
+            raise Retriable("a frame's checksum differs")
         yield message
 
 
-def request(matchers: Mapping[str, str], *, start_ms: int, end_ms: int) -> bytes:
+def request(piece: Piece) -> bytes:
     """Return a ReadRequest; its end is one ms less, because Prometheus includes the end."""
-    query = _varint_field(1, start_ms) + _varint_field(2, end_ms - 1)
-    for name, value in matchers.items():
-        matcher = _varint_field(1, EQUAL) + _bytes_field(2, name.encode())
-        query += _bytes_field(3, matcher + _bytes_field(3, value.encode()))
+    query = _varint_field(1, piece.start_ms) + _varint_field(2, piece.end_ms - 1)
+    for each in (Matcher(label=NAME_LABEL, value=piece.metric), *piece.matchers):
+        kind = MATCHES if each.is_pattern else EQUAL
+        matcher = _varint_field(1, kind) + _bytes_field(2, each.label.encode())
+        query += _bytes_field(3, matcher + _bytes_field(3, each.value.encode()))
     return _bytes_field(1, query) + _varint_field(2, STREAMED_XOR_CHUNKS)
 
 
@@ -195,7 +173,9 @@ def _series(message: bytes) -> Series:
             chunk = dict(fields(content))
             encoding = chunk.get(3, 0)
             if encoding != XOR:
-                raise ReadFailed(f"{series.labels}: chunk encoding {encoding!r}, only XOR is read")
+                name = ENCODINGS.get(_expect_number(encoding), "without a name here")
+                said = f"chunk encoding {encoding!r} ({name}); only 1 (XOR) is read"
+                raise ReadFailed(f"{series.labels}: {said}")
             series.chunks.append(_expect_bytes(chunk.get(4, b"")))
     return series
 
@@ -203,6 +183,12 @@ def _series(message: bytes) -> Series:
 def _expect_bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
         raise ReadFailed("a number where bytes belong")
+    return value
+
+
+def _expect_number(value: int | bytes) -> int:
+    if isinstance(value, bytes):
+        raise ReadFailed("bytes where a number belongs")
     return value
 
 
@@ -222,7 +208,7 @@ def _exactly(response: BufferedIOBase, size: int) -> bytes:
     while len(data) < size:
         piece = response.read(size - len(data))
         if not piece:
-            raise _Retriable(f"the response ends after {len(data)} of {size} bytes of a frame")
+            raise Retriable(f"the response ends after {len(data)} of {size} bytes of a frame")
         data += piece
     return bytes(data)
 

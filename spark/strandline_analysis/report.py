@@ -37,7 +37,7 @@ def text_report(
         shown = fault_table(faults, isr_intervals=isr_intervals, elections=elections)
         parts += ["", "Injected faults, and what the samples tell of them", shown]
     parts += ["", f"Elections: {len(elections)}", election_table(elections)]
-    changed = [row for row in isr_intervals if row["in_isr"] is not True]
+    changed = [row for row in isr_intervals if row["in_isr"] is not True and not _is_edge(row)]
     parts += ["", f"Times not known to be in the ISR: {len(changed)}", isr_table(changed)]
     return "\n".join(parts) + "\n"
 
@@ -153,6 +153,11 @@ def duration(time_ms: int) -> str:
     if time_ms < 120_000:
         return f"{time_ms / 1000:.1f} s"
     return f"{time_ms / 60_000:.1f} min"
+
+
+def _is_edge(row: Row) -> bool:
+    """Tell whether nothing is known because the range begins or ends there: that is no event."""
+    return row["in_isr"] is None and row["start_reason"] == "range"
 
 
 def _bounds(row: Row) -> str:

@@ -93,6 +93,30 @@ def held(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) ->
     return classified.where(~F.col("stale")).withColumn("hold_end_ms", hold_end).select(*columns)
 
 
+def plain(samples: DataFrame) -> DataFrame:
+    """Return the samples that have a value, each once.
+
+    Shape:   samples as schema.SAMPLES; a run of several makes the query fail, because when its
+             samples were taken is lost
+    """
+    in_order = Window.partitionBy("series_id").orderBy("first_ms")
+    repeated = F.lag("first_ms").over(in_order).eqNullSafe(F.col("first_ms"))
+    once = samples.where(~F.col("stale")).withColumn("_repeated", repeated)
+    lone = F.when(F.col("sample_count") == 1, F.col("value")).otherwise(
+        F.raise_error(F.lit("this table is made of single samples: read them with gap_ms 0"))
+    )
+    return once.where(~F.col("_repeated")).withColumn("value", lone).drop("_repeated")
+
+
+def settled(frame: DataFrame) -> DataFrame:
+    """Compute a small frame, of intervals rather than samples, and go on from its rows.
+
+    Spark plans a frame anew wherever it is used, so that plans of plans take it minutes. The rows
+    pass through the driver and so outlive an executor, which those of a local checkpoint do not.
+    """
+    return frame.sparkSession.createDataFrame(frame.toArrow(), frame.schema)
+
+
 def of(frame: DataFrame, metric: names.Metric) -> DataFrame:
     """Return the rows of one metric."""
     return frame.where(F.col("metric") == metric.name)
@@ -134,12 +158,22 @@ def value_at(
 
 
 def broker_id(pod: str) -> Column:
-    """Return the broker's id, the ordinal at the end of its pod's name."""
+    """Return the broker's id, the ordinal at the end of its pod's name.
+
+    Shape:   pod names a column
+    """
     return F.regexp_extract(pod, r"-(\d+)$", 1).try_cast("int")
 
 
 def _merged(samples: DataFrame, *, gap_ms: float) -> DataFrame:
-    """Merge neighbouring runs of equal value without a gap; merging twice changes nothing."""
+    """Merge neighbouring runs of equal value without a gap; merging twice changes nothing.
+
+    Of rows that begin at the same time the one with the most samples counts, so that rows that
+    were read twice change nothing either.
+    """
+    as_read = Window.partitionBy("series_id").orderBy("first_ms", F.desc("last_ms"))
+    repeated = F.lag("first_ms").over(as_read).eqNullSafe(F.col("first_ms"))
+    samples = samples.withColumn("_repeated", repeated).where(~F.col("_repeated"))
     in_order = Window.partitionBy("series_id").orderBy("first_ms")
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     goes_on = (

@@ -6,9 +6,54 @@ ever applies.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
-from pyspark.sql.types import MapType, StringType, StructType
+from pyspark.sql import DataFrame
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+)
+
+from .catalogue import RECORDS, Column, Table
+
+KINDS: Final = {
+    "string": StringType(),
+    "integer": IntegerType(),
+    "long": LongType(),
+    "double": DoubleType(),
+    "boolean": BooleanType(),
+}
+"""By the catalogue's word for a type: the type."""
+
+
+def struct(table: Table | Iterable[Column]) -> StructType:
+    """Return the Spark schema of a table of the catalogue.
+
+    Raises:  KeyError for a type that is none
+    """
+    made = StructType()
+    for column in table.columns if isinstance(table, Table) else table:
+        made.add(column.name, _type(column.kind))
+    return made
+
+
+def shaped(frame: DataFrame, table: Table) -> DataFrame:
+    """Return the columns of a table of the catalogue, in its order and of its types."""
+    return frame.select(*(frame[field.name].cast(field.dataType) for field in struct(table)))
+
+
+def _type(kind: str) -> DataType:
+    if kind.startswith("array<"):
+        return ArrayType(_type(kind.removeprefix("array<").removesuffix(">")))
+    return struct(RECORDS[kind]) if kind in RECORDS else KINDS[kind]
 
 
 def table(columns: str) -> StructType:
@@ -39,4 +84,22 @@ SAMPLES: Final = StructType(
 """A run of equal samples without a gap; a plain sample is a run of one.
 
 A stale marker is a row with stale = true and no value: the series ended at first_ms.
+"""
+
+MINUTES: Final = StructType(
+    [
+        *SERIES,
+        *table("""
+            minute_ms long not null, first_ms long not null, last_ms long not null,
+            sample_count long not null, first_value double, last_value double,
+            min_value double, max_value double, increase double, fall double, fall_count long,
+            stale boolean not null
+        """),
+    ]
+)
+"""The samples of one series within one minute, cut where the series was stale.
+
+increase is that of a counter that begins again at 0 when it falls; fall is the sum of all falls,
+which for an offset are truncations. Both count steps between samples of the row alone. A stale
+marker is a row by itself, with stale = true and no value.
 """

@@ -9,7 +9,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from .read import PrometheusSource
+from .read import PUSHDOWN, register
 
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 LOOPBACK: Final = "127.0.0.1"
@@ -27,6 +27,7 @@ SETTINGS: Final = {
     # No part of the work is for other machines.
     "spark.master.rest.enabled": "false",
     "spark.sql.adaptive.enabled": "true",
+    PUSHDOWN: "true",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING} -Duser.timezone=UTC",
 }
 
@@ -39,5 +40,5 @@ def local_session(*, cores: int, folder: Path) -> SparkSession:
     folders = {"spark.sql.warehouse.dir": warehouse, "spark.local.dir": spill}
     builder = SparkSession.builder.master(f"local[{cores}]").appName("strandline-analysis")
     session = builder.config(map=SETTINGS | folders).getOrCreate()
-    session.dataSource.register(PrometheusSource)
+    register(session)
     return session

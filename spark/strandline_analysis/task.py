@@ -10,59 +10,123 @@ from pathlib import Path
 from typing import Final
 
 from .injected_faults import InjectedFault, read_faults
+from .json_api import read_shown
+from .lake_slices import Lake, LakeRefused, opened
+from .prometheus_http import server_of
+from .read_options import HOUR_MS, OptionInvalid, Piece, Transport, read_options
+from .remote_read import read_series
 
-HOUR_MS: Final = 3_600_000
 CORES: Final = 2
+UP: Final = "up"
+"""Prometheus's own series: one sample for each scrape of each target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
     """What one run does."""
 
-    prometheus: str
     start_ms: int
     end_ms: int
     out: Path
+    prometheus: str = ""
+    """Its URL; empty if the samples come from a lake."""
+    lake: Lake | None = None
     faults: tuple[InjectedFault, ...] = ()
     print_tables: bool = False
+    all_tables: bool = False
+    """Whether tables are made that the report does not show."""
     cores: int = CORES
+    bearer_token_file: str = ""
+    ca_file: str = ""
+    transport: Transport = Transport.REMOTE_READ
+
+    @property
+    def origin(self) -> str:
+        """Return where the samples come from, as a person would say."""
+        return self.prometheus if self.lake is None else str(self.lake.folder)
+
+    @property
+    def source(self) -> dict[str, str]:
+        """Return the options of the data source that are the same for all of its reads."""
+        return {
+            "url": self.prometheus,
+            "start_ms": str(self.start_ms),
+            "end_ms": str(self.end_ms),
+            "bearer_token_file": self.bearer_token_file,
+            "ca_file": self.ca_file,
+            "transport": self.transport,
+        }
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what can be asked for."""
-    parser.add_argument("--prometheus", required=True, metavar="URL")
+    samples = parser.add_mutually_exclusive_group(required=True)
+    samples.add_argument("--prometheus", metavar="URL")
+    samples.add_argument("--lake", type=Path, metavar="DIR", help="what the ingest has landed")
     parser.add_argument("--start", metavar="TIME", help="RFC 3339 or epoch ms; an hour before end")
     parser.add_argument("--end", metavar="TIME", help="exclusive; now")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR")
     parser.add_argument("--faults", type=Path, metavar="FILE", help="JSON list of injected faults")
     parser.add_argument("--print-tables", action="store_true", help="print each as JSON too")
+    parser.add_argument("--all-tables", action="store_true", help="also those not in the report")
+    parser.add_argument("--bearer-token-file", default="", metavar="FILE", help="for Prometheus")
+    parser.add_argument("--ca-file", default="", metavar="FILE", help="CA of an https URL")
+    ways, usual = list(Transport), Transport.REMOTE_READ
+    parser.add_argument("--transport", choices=ways, default=usual, help="json: no stale markers")
     parser.add_argument("--cores", type=int, default=CORES, help=f"Spark's threads ({CORES})")
 
 
 def task_of(given: argparse.Namespace) -> Task:
     """Return what the options ask for.
 
-    Raises:  argparse.ArgumentError for a time that is none, an empty range, or unreadable faults
+    Raises:  argparse.ArgumentError for a time that is none, an empty range, unreadable faults,
+        what the data source does not accept, or what the lake lacks
     """
     try:
         end_ms = moment_ms(given.end) if given.end else time.time_ns() // 1_000_000
         start_ms = moment_ms(given.start) if given.start else end_ms - HOUR_MS
         faults = tuple(read_faults(given.faults)) if given.faults else ()
+        lake = opened(given.lake) if given.lake else None
     except (ValueError, OSError) as error:
         raise argparse.ArgumentError(None, str(error)) from error
     if start_ms >= end_ms:
         raise argparse.ArgumentError(None, "the range is empty: start must be before end")
     if given.cores < 1:
         raise argparse.ArgumentError(None, "cores must be at least 1")
-    return Task(
-        prometheus=given.prometheus,
+    task = Task(
+        prometheus=given.prometheus or "",
+        lake=lake,
         start_ms=start_ms,
         end_ms=end_ms,
         out=given.out,
         faults=faults,
         print_tables=given.print_tables,
+        all_tables=given.all_tables,
         cores=given.cores,
+        bearer_token_file=given.bearer_token_file,
+        ca_file=given.ca_file,
+        transport=Transport(given.transport),
     )
+    try:
+        # Before Spark, whose start takes many seconds.
+        if lake is None:
+            read_options({**task.source, "metrics": UP})
+        else:
+            lake.check_landed(metrics=lake.metrics, start_ms=start_ms, end_ms=end_ms)
+    except (OptionInvalid, LakeRefused) as error:
+        raise argparse.ArgumentError(None, str(error)) from error
+    return task
+
+
+def check_prometheus(task: Task) -> None:
+    """Ask Prometheus for one ms of samples, before Spark starts and hides a refusal in its own.
+
+    Raises:  ReadFailed with what a person can do
+    """
+    if task.lake is None:
+        options = read_options({**task.source, "metrics": UP})
+        read = read_shown if options.transport is Transport.JSON else read_series
+        read(server_of(options), Piece(metric=UP, start_ms=task.end_ms - 1, end_ms=task.end_ms))
 
 
 def moment_ms(text: str) -> int:

@@ -13,8 +13,11 @@ import pytest
 
 from strandline import names
 from strandline_analysis import xor_chunk
-from strandline_analysis.remote_read import ReadFailed, Series, read_series
+from strandline_analysis.prometheus_http import ReadFailed, Server
+from strandline_analysis.read_options import Matcher, Piece
+from strandline_analysis.remote_read import Series, read_series
 from tests.analysis.http_server import PreparedResponse, served_by
+from tests.analysis.openmetrics import labelled, openmetrics
 from tests.analysis.timeline import INTERVAL_MS, PartitionTimeline, scraped
 from tests.support.eventually import eventually
 from tests.support.prometheus_program import PrometheusProgram
@@ -24,6 +27,11 @@ pytestmark = pytest.mark.processes
 START_MS = PartitionTimeline().start_ms
 SAMPLES = 700
 METRIC = "strandline_test_value"
+
+
+def read(url: str, metric: str, *matchers: Matcher, start_ms: int, end_ms: int) -> list[Series]:
+    piece = Piece(metric=metric, start_ms=start_ms, end_ms=end_ms, matchers=matchers)
+    return read_series(Server(url=url), piece)
 
 
 def exact(found: Series, *, start_ms: int, end_ms: int) -> list[tuple[int, float]]:
@@ -53,16 +61,6 @@ def walks() -> dict[str, list[tuple[int, float]]]:
     return made
 
 
-def openmetrics(series: list[tuple[dict[str, str], list[tuple[int, float]]]]) -> str:
-    """Return samples as text for promtool, sorted by metric."""
-    lines = []
-    for labels, samples in sorted(series, key=lambda each: each[0]["__name__"]):
-        given = ",".join(f'{k}="{v}"' for k, v in sorted(labels.items()) if k != "__name__")
-        for at_ms, value in samples:
-            lines.append(f"{labels['__name__']}{{{given}}} {value!r} {at_ms / 1000:.3f}")
-    return "\n".join([*lines, "# EOF", ""])
-
-
 def test_blocks_are_read_bit_for_bit_as_the_json_api_returns_them(
     prometheus: PrometheusProgram,
 ) -> None:
@@ -72,7 +70,7 @@ def test_blocks_are_read_bit_for_bit_as_the_json_api_returns_them(
     prometheus.start()
     last_ms = max(samples[-1][0] for samples in made.values())
     end_ms = last_ms + 1
-    found = read_series(prometheus.url, {"__name__": METRIC}, start_ms=START_MS, end_ms=end_ms)
+    found = read(prometheus.url, METRIC, start_ms=START_MS, end_ms=end_ms)
     assert [each.labels["kind"] for each in found] == sorted(made)
     whole_seconds = (end_ms - START_MS) // 1000 + 2
     shown = prometheus.query(f"{METRIC}[{whole_seconds}s]", at_ms=last_ms)
@@ -87,24 +85,28 @@ def test_blocks_are_read_bit_for_bit_as_the_json_api_returns_them(
         assert len(each.chunks) > 1
 
     cut = [made["rising"][100][0], made["rising"][300][0]]
-    (one,) = read_series(
-        prometheus.url, {"__name__": METRIC, "kind": "rising"}, start_ms=cut[0], end_ms=cut[1]
+    (one,) = read(
+        prometheus.url,
+        METRIC,
+        Matcher(label="kind", value="rising"),
+        start_ms=cut[0],
+        end_ms=cut[1],
     )
     assert exact(one, start_ms=cut[0], end_ms=cut[1]) == made["rising"][100:300]
-    assert read_series(prometheus.url, {"__name__": "other"}, start_ms=0, end_ms=end_ms) == []
+    assert read(prometheus.url, "other", start_ms=0, end_ms=end_ms) == []
 
 
 def test_a_missing_server_is_reported_after_a_bounded_number_of_attempts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("strandline_analysis.remote_read.BACK_OFF_SECONDS", 0.001)
+    monkeypatch.setattr("strandline_analysis.prometheus_http.BACK_OFF_SECONDS", 0.001)
     with pytest.raises(ReadFailed, match="5 attempts"):
-        read_series("http://127.0.0.1:9", {"__name__": METRIC}, start_ms=0, end_ms=1)
+        read("http://127.0.0.1:9", METRIC, start_ms=0, end_ms=1)
 
 
 def test_a_target_that_goes_away_leaves_a_stale_marker(prometheus: PrometheusProgram) -> None:
     def seen() -> list[tuple[int, int]]:
-        found = read_series(prometheus.url, {"__name__": METRIC}, start_ms=0, end_ms=1 << 50)
+        found = read(prometheus.url, METRIC, start_ms=0, end_ms=1 << 50)
         return list(found[0].samples(start_ms=0, end_ms=1 << 50)) if found else []
 
     exported = PreparedResponse(f"{METRIC} 1\n".encode())
@@ -135,10 +137,8 @@ def test_the_job_reads_analyses_and_writes(
     history.change_isr(25_100, {0, 1, 2})
     history.elect(40_800, 1, {0, 1, 2})
     end_ms = START_MS + 60_000
-    made = []
-    for each in scraped(history, length=60_000):
-        pairs = exact(each, start_ms=START_MS, end_ms=end_ms)
-        made.append((each.labels, [pair for pair in pairs if not math.isnan(pair[1])]))
+    series = scraped(history, length=60_000)
+    made = [labelled(each, start_ms=START_MS, end_ms=end_ms) for each in series]
     for broker in range(3):
         labels = {"__name__": "up", "pod": f"default-{broker}"}
         made.append((labels, [(START_MS + at, 1.0) for at in range(0, 60_000, INTERVAL_MS)]))
@@ -150,6 +150,7 @@ def test_the_job_reads_analyses_and_writes(
         end_ms=end_ms,
         out=tmp_path / "out",
         print_tables=True,
+        all_tables=True,
     )
     assert analyse(spark, task) == OK
     printed = capsys.readouterr().out
@@ -172,6 +173,23 @@ def test_the_job_reads_analyses_and_writes(
     assert "no two scrapes" in capsys.readouterr().err
 
 
+def test_a_job_without_prometheus_ends_with_one_sentence_and_no_spark(
+    packages: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert packages
+    from strandline_analysis import job
+
+    monkeypatch.setattr("strandline_analysis.prometheus_http.BACK_OFF_SECONDS", 0.001)
+    monkeypatch.delattr(job, "local_session")
+    assert job.main(["--prometheus", "http://127.0.0.1:9", "--out", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "refused; the option url names a Prometheus" in told
+
+
 def check_files(out: Path, tables: dict[str, list[dict[str, Any]]]) -> None:
     import pyarrow.parquet
 
@@ -185,8 +203,9 @@ def check_files(out: Path, tables: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def test_the_metrics_that_analyses_read_are_declared(spark: Any) -> None:
-    from strandline_analysis.job import ANALYSES
+    from strandline_analysis.tables import ANALYSES
+    from strandline_analysis.tables.coverage import UP
 
     assert spark is not None
-    for _, metrics in ANALYSES.values():
-        assert set(metrics) <= set(names.ALL_METRICS)
+    for analysis in ANALYSES.values():
+        assert set(analysis.metrics) - {UP} <= set(names.ALL_METRICS)

@@ -9,8 +9,10 @@ from contextlib import contextmanager
 import crc32c
 import pytest
 
-from strandline_analysis import remote_read
-from strandline_analysis.remote_read import ReadFailed, Series, read_series
+from strandline_analysis import prometheus_http, remote_read
+from strandline_analysis.prometheus_http import ReadFailed, Server
+from strandline_analysis.read_options import Matcher, Piece
+from strandline_analysis.remote_read import Series, read_series
 from tests.analysis.http_server import PreparedResponse, served_by
 from tests.analysis.xor_encoder import encode
 
@@ -67,13 +69,13 @@ def serving(*responses: PreparedResponse) -> Iterator[tuple[str, list[bytes]]]:
 
 
 def read(url: str) -> list[Series]:
-    return read_series(url, {"__name__": "m"}, start_ms=START, end_ms=START + 10_000)
+    return read_series(Server(url=url), Piece(metric="m", start_ms=START, end_ms=START + 10_000))
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the pause between attempts; their number stays."""
-    monkeypatch.setattr(remote_read, "BACK_OFF_SECONDS", 0.001)
+    monkeypatch.setattr(prometheus_http, "BACK_OFF_SECONDS", 0.001)
 
 
 CHUNK = encode([(START + 1000 * index, index) for index in range(5)])
@@ -99,7 +101,7 @@ def test_ranges_are_half_open_though_chunks_are_not_cut() -> None:
 
 
 def test_the_request_leaves_the_end_out() -> None:
-    sent = remote_read.request({"__name__": "m"}, start_ms=5, end_ms=9)
+    sent = remote_read.request(Piece(metric="m", start_ms=5, end_ms=9))
     query = dict(remote_read.fields(sent))[1]
     assert isinstance(query, bytes)
     parts = dict(remote_read.fields(query))
@@ -134,6 +136,34 @@ def test_a_response_with_a_wrong_checksum_is_requested_again() -> None:
     assert len(requests) == 2
 
 
+def test_matchers_follow_the_name() -> None:
+    only = Matcher(label="partition", value=".*[05]", is_pattern=True)
+    sent = remote_read.request(Piece(metric="m", start_ms=5, end_ms=9, matchers=(only,)))
+    query = dict(remote_read.fields(sent))[1]
+    assert isinstance(query, bytes)
+    found = [value for number, value in remote_read.fields(query) if number == 3]
+    assert [dict(remote_read.fields(each)) for each in found if isinstance(each, bytes)] == [
+        {1: 0, 2: b"__name__", 3: b"m"},
+        {1: 2, 2: b"partition", 3: b".*[05]"},
+    ]
+
+
+def test_a_response_beyond_the_bound_says_how_to_make_it_smaller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(remote_read, "RESPONSE_BYTES_MAX", 10)
+    with serving(GOOD) as (url, _), pytest.raises(ReadFailed, match="smaller slice_ms or more"):
+        read(url)
+
+
+def test_chunks_that_interleave_lose_no_sample() -> None:
+    even = encode([(START + 1000 * index, index) for index in range(0, 8, 2)])
+    odd = encode([(START + 1000 * index, index) for index in range(1, 8, 2)])
+    found = Series(dict(LABELS), [even, odd])
+    samples = list(found.samples(start_ms=START, end_ms=START + 10_000))
+    assert samples == [(START + 1000 * index, index) for index in range(8)]
+
+
 @pytest.mark.parametrize("kept", [1, 3, 20])
 def test_a_response_cut_short_is_requested_again(kept: int) -> None:
     with serving(streamed(GOOD.body[:-kept]), GOOD) as (url, requests):
@@ -154,7 +184,7 @@ def test_attempts_are_bounded() -> None:
         pytest.raises(ReadFailed, match="503"),
     ):
         read(url)
-    assert len(requests) == remote_read.ATTEMPTS_MAX
+    assert len(requests) == Server(url=url).attempts
 
 
 def test_a_refused_request_is_not_repeated_and_names_its_cause() -> None:
@@ -174,11 +204,14 @@ def test_a_response_of_plain_samples_is_refused() -> None:
         read(url)
 
 
-@pytest.mark.parametrize("encoding", [0, 2, 3, 4])
-def test_other_chunk_encodings_are_refused_not_misread(encoding: int) -> None:
+@pytest.mark.parametrize(
+    ("encoding", "name"),
+    [(0, "none"), (2, "histogram"), (3, "float histogram"), (4, "without a name here")],
+)
+def test_other_chunk_encodings_are_refused_by_name_not_misread(encoding: int, name: str) -> None:
     with (
         serving(streamed(frame(series(LABELS, CHUNK, encoding=encoding)))) as (url, _),
-        pytest.raises(ReadFailed, match=f"chunk encoding {encoding}"),
+        pytest.raises(ReadFailed, match=rf"pod.*chunk encoding {encoding} \({name}\)"),
     ):
         read(url)
 

@@ -78,6 +78,21 @@ def test_faults_are_printed_beside_the_elections_that_followed() -> None:
     assert sum(line.startswith("orders-0") for line in lines) == 2
 
 
+def test_what_is_unknown_at_the_edge_of_the_range_is_not_listed() -> None:
+    before = interval(in_isr=None, start_reason="range", end_reason="range")
+    within = interval(in_isr=None, start_reason="gap", end_reason="gap", replica=2)
+    text = report.text_report(
+        start_ms=AT - 1000,
+        end_ms=AT + 59_000,
+        interval_ms=1000,
+        isr_intervals=[before, within],
+        elections=[],
+        faults=[],
+    )
+    assert "Times not known to be in the ISR: 1" in text
+    assert [line.split()[1] for line in text.splitlines() if line.startswith("orders-0")] == ["2"]
+
+
 @pytest.mark.parametrize(
     "other",
     [

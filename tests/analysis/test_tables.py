@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from strandline import names
+from strandline_analysis import catalogue
+from strandline_analysis.catalogue import Table
 from strandline_analysis.remote_read import Series
 from tests.analysis.timeline import INTERVAL_MS, PartitionTimeline, bits_of, scraped
 from tests.analysis.xor_encoder import encode
@@ -31,36 +33,41 @@ class Tables:
         self.end_ms = start_ms + length
 
     def samples(self, series: Sequence[Series], *, gap_ms: float) -> Any:
-        from strandline_analysis import read, schema
+        import pyarrow as pa
+        from pyspark.sql.pandas.types import to_arrow_schema
 
-        rows = [
-            row
-            for each in series
-            for row in read.rows(each, start_ms=self.start_ms, end_ms=self.end_ms, gap_ms=gap_ms)
-        ]
-        return self._spark.createDataFrame(rows, schema.SAMPLES)
+        from strandline_analysis import columns, schema
+
+        samples = columns.decoded(series, start_ms=self.start_ms, end_ms=self.end_ms)
+        rows = columns.runs(samples, gap_ms=gap_ms)
+        batch = columns.record_batch(rows, to_arrow_schema(schema.SAMPLES, timezone="UTC"))
+        return self._spark.createDataFrame(pa.Table.from_batches([batch]), schema.SAMPLES)
 
     def isr(self, series: Sequence[Series], *, gap_ms: float = RUNS_GAP_MS) -> list[Row]:
-        from strandline_analysis.isr_intervals import ISR_INTERVALS, isr_intervals
+        from strandline_analysis.tables.isr_intervals import isr_intervals
 
-        return self._run(isr_intervals, ISR_INTERVALS, series, gap_ms)
+        return self._run(isr_intervals, catalogue.ISR_INTERVALS, series, gap_ms)
 
     def elections(self, series: Sequence[Series], *, gap_ms: float = RUNS_GAP_MS) -> list[Row]:
-        from strandline_analysis.failovers import ELECTIONS, elections
+        from strandline_analysis.tables.elections import elections
 
-        return self._run(elections, ELECTIONS, series, gap_ms)
+        return self._run(elections, catalogue.ELECTIONS, series, gap_ms)
 
-    def _run(self, analysis: Any, shape: Any, series: Sequence[Series], gap_ms: float) -> list[Row]:
+    def _run(
+        self, analysis: Any, table: Table, series: Sequence[Series], gap_ms: float
+    ) -> list[Row]:
+        from strandline_analysis.schema import struct
+
         frame = analysis(
             self.samples(series, gap_ms=gap_ms),
             interval_ms=INTERVAL_MS,
             start_ms=self.start_ms,
             end_ms=self.end_ms,
         )
-        assert frame.schema.fieldNames() == shape.fieldNames()
-        assert [f.dataType for f in frame.schema] == [f.dataType for f in shape]
+        assert frame.schema.fieldNames() == list(table.names)
+        assert [f.dataType for f in frame.schema] == [f.dataType for f in struct(table)]
         rows: list[Row] = frame.toArrow().to_pylist()
-        times = "start_ms" if "start_ms" in shape.fieldNames() else "t_first_new_ms"
+        times = "start_ms" if "start_ms" in table.names else "t_first_new_ms"
         return sorted(rows, key=lambda row: (row["partition"], row.get("replica", 0), row[times]))
 
 
@@ -265,28 +272,43 @@ def test_no_series_gives_no_rows(tables: Tables) -> None:
     assert tables.elections([]) == []
 
 
+def counted(kind: str, at: int) -> Series:
+    """Return the controller's counter of one kind of election, which rises after a moment."""
+    labels = {
+        "__name__": names.LEADER_ELECTIONS_TOTAL.name,
+        "pod": "default-2",
+        "instance": "10.0.0.2:8080",
+        "kind": kind,
+    }
+    samples = [(START_MS + t, bits_of(float(t > at))) for t in range(700, 60_000, 1000)]
+    return Series(labels, [encode(samples)])
+
+
 def test_the_controllers_counter_tells_the_kind(tables: Tables) -> None:
-    counted = ("controlled_shutdown", "offline", "unclean", "new")
     series = []
-    for partition, kind in enumerate(counted):
+    for partition, kind in enumerate(("controlled_shutdown", "offline", "unclean", "new")):
         at = 10_400 + 10_000 * partition
         timeline = PartitionTimeline(partition=partition)
         timeline.kill(at, 0)
         timeline.elect(at + 400, 1, {1, 2})
-        labels = {
-            "__name__": names.LEADER_ELECTIONS_TOTAL.name,
-            "pod": "default-2",
-            "instance": "10.0.0.2:8080",
-            "kind": kind,
-        }
-        samples = [(START_MS + t, bits_of(float(t > at + 400))) for t in range(700, 60_000, 1000)]
-        series += [*scraped(timeline, length=LENGTH_MS), Series(labels, [encode(samples)])]
+        series += [*scraped(timeline, length=LENGTH_MS), counted(kind, at + 400)]
     assert [row["kind"] for row in tables.elections(series)] == [
         "controlled",
         "broker_failure",
         "unclean",
         "broker_failure",
     ]
+
+
+def test_a_preferred_leader_of_another_partition_does_not_hide_why_a_broker_went(
+    tables: Tables,
+) -> None:
+    timeline = PartitionTimeline()
+    timeline.kill(10_400, 0)
+    timeline.elect(10_800, 1, {1, 2})
+    both = [counted(kind, 10_800) for kind in ("controlled_shutdown", "preferred")]
+    (row,) = tables.elections([*scraped(timeline, length=LENGTH_MS), *both])
+    assert (row["cause"], row["kind"]) == ("stale", "controlled")
 
 
 def random_history(seed: int) -> PartitionTimeline:

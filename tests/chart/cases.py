@@ -15,13 +15,17 @@ from .cluster_lists import CLUSTER_LISTS, CLUSTER_LISTS_BOUNDS
 from .listener_cases import EXTERNAL_LISTENER, LISTENER_BOUNDS, REGISTRATION_BOUNDS
 from .partition_cases import PARTITION_BOUNDS
 from .pod_cases import POD_BOUNDS, POD_SPEC, SPREAD_STATUS
+from .scale_cases import SCALE_BOUNDS, SCALE_STATUS
 from .settings_cases import (
+    RUNNING_KEYS,
+    RUNNING_KEYS_BOUNDS,
     RUNNING_SETTINGS,
     RUNNING_SETTINGS_BOUNDS,
     TOLD_SETTINGS,
     WANTED_DIGEST,
     WANTED_DIGEST_BOUNDS,
 )
+from .topic_status_cases import TOPIC_STATUS, TOPIC_STATUS_BOUNDS
 
 Manifest = dict[str, Any]
 
@@ -102,8 +106,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
                 "logRollMs": 3_600_000,
                 "logRetentionCheckIntervalMs": 1_000,
                 "logDirFillMax": 0.5,
-                "logTrashRetentionMs": 0,
-                "logTrashRetentionBytes": 1 << 30,
+                **RUNNING_KEYS,
             },
             "deleteTopicEnable": False,
             **POD_SPEC,
@@ -115,7 +118,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
         },
         {
             "observedGeneration": 1,
-            "readyBrokers": 3,
+            **SCALE_STATUS,
             "topics": 1,
             "brokers": [BROKER_ROW],
             "partitions": dict.fromkeys(_COUNTS, 1),
@@ -152,8 +155,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
         },
         {
             "observedGeneration": 1,
-            "topicId": "uid",
-            "partitionsInitialised": 6,
+            **TOPIC_STATUS,
             "effectiveConfig": {
                 "minInsyncReplicas": 2,
                 "segmentBytes": 1 << 20,
@@ -184,6 +186,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
             "softwareVersion": "0.1.0",
             "protocolVersion": 1,
             "volumeFull": True,
+            "readingLogs": "uid/next",
             **TOLD_SETTINGS,
         },
     ),
@@ -242,7 +245,7 @@ _RESOURCE: Final[Bounds] = {
     "memory": {"maxLength": (_LONG_MEMORY, "1" + _LONG_MEMORY), "pattern": ("64Mi", "64mb")},
 }
 _CONDITION_BOUNDS: Final[Bounds] = {
-    "status.observedGeneration": {"minimum": (0, -1)},
+    "status.observedGeneration": {"minimum": (-1, -2)},
     "status.conditions": {
         "maxItems": (
             [_condition(type=f"Type{chr(65 + n)}") for n in range(16)],
@@ -332,8 +335,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
             "maximum": (86_400_000, 86_400_001),
         },
         "spec.config.logDirFillMax": {"minimum": (0.1, 0.09), "maximum": (1, 1.1)},
-        "spec.config.logTrashRetentionMs": {"minimum": (0, -1)},
-        "spec.config.logTrashRetentionBytes": {"minimum": (-1, -2)},
+        **RUNNING_KEYS_BOUNDS,
         **{
             f"spec.resources.{group}.{name}": {
                 keyword: (
@@ -345,8 +347,8 @@ BOUNDS: Final[dict[str, Bounds]] = {
             for group, other in (("requests", "limits"), ("limits", "requests"))
             for name, bounds in _RESOURCE.items()
         },
-        "status.readyBrokers": {"minimum": (0, -1), "maximum": (100, 101)},
         "status.topics": {"minimum": (0, -1)},
+        **SCALE_BOUNDS,
         **BROKER_ROW_BOUNDS,
         **WANTED_DIGEST_BOUNDS,
         "status.controller.holderIdentity": {
@@ -380,8 +382,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
         "spec.config.maxMessageBytes": _MESSAGE,
         "spec.config.flushMessages": {"minimum": (1, 0)},
         **_retention("spec.config"),
-        "status.topicId": {"minLength": ("i", ""), "maxLength": ("i" * 63, "i" * 64)},
-        "status.partitionsInitialised": {"minimum": (0, -1), "maximum": (1000, 1001)},
+        **TOPIC_STATUS_BOUNDS,
         "status.effectiveConfig.minInsyncReplicas": {"minimum": (1, 0), "maximum": (9, 10)},
         "status.effectiveConfig.segmentBytes": _UP_TO_INT31,
         "status.effectiveConfig.maxMessageBytes": _UP_TO_INT31,

@@ -9,6 +9,7 @@ Bounds = dict[str, dict[str, tuple[Any, Any]]]
 EXTERNAL_LISTENER: Final[dict[str, Any]] = {
     "type": "NodePort",
     "advertisedHost": "broker-{broker}.example.com",
+    "nodeAddress": "ExternalIP",
     "bootstrap": {
         "nodePort": 30_092,
         "advertisedHost": "first.example.com",
@@ -38,6 +39,7 @@ def _address(path: str) -> Bounds:
 
 LISTENER_BOUNDS: Final[Bounds] = {
     "spec.externalListener.type": {"enum": ("NodePort", "ClusterIP")},
+    "spec.externalListener.nodeAddress": {"enum": ("InternalIP", "Hostname")},
     "spec.externalListener.advertisedHost": {
         "maxLength": ("h" * 200, "h" * 201),
         "pattern": ("b{broker}.c", "b{id}.c"),

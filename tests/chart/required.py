@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from .pod_cases import POD_REQUIRED
+from .topic_status_cases import APPLIED_CONFIG_REQUIRED
 
 _CONDITION_REQUIRED = [
     f"status.conditions[].{name}"
@@ -35,7 +36,12 @@ REQUIRED: Final[dict[str, list[str]]] = {
         *POD_REQUIRED,
         *_CONDITION_REQUIRED,
     ],
-    "ReplicatedTopic": ["spec", *_CONFIG_REQUIRED, *_CONDITION_REQUIRED],
+    "ReplicatedTopic": [
+        "spec",
+        *_CONFIG_REQUIRED,
+        *APPLIED_CONFIG_REQUIRED,
+        *_CONDITION_REQUIRED,
+    ],
     "Broker": [
         "spec",
         "spec.brokerId",

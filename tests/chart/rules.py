@@ -50,13 +50,6 @@ _CLUSTER: Final = [
     ),
     Rule(
         kind="BrokerCluster",
-        message="spec.replicas cannot be changed, because brokers are not added or removed yet",
-        on="spec",
-        refused={"spec.replicas": 4},
-        accepted={"spec.resources.limits.memory": "2Gi"},
-    ),
-    Rule(
-        kind="BrokerCluster",
         message="spec.resources.limits.cpu must not be less than spec.resources.requests.cpu",
         on="spec",
         refused={"spec.resources.limits.cpu": "99m"},

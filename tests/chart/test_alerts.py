@@ -12,7 +12,9 @@ import yaml
 from strandline import names
 from strandline.names import MetricKind
 from tests.chart import rendered
-from tests.chart.alert_cases import CASES, AlertCase
+from tests.chart.alert_cases import CASES as PLAIN_CASES
+from tests.chart.alert_cases import AlertCase
+from tests.chart.slow_alert_cases import SLOW_CASES
 from tests.support.commands import REPOSITORY, CommandError, run
 from tests.support.strandline_objects import CHART
 
@@ -23,6 +25,7 @@ RULES: list[dict[str, Any]] = [
 BY_NAME = {rule["alert"]: rule for rule in RULES}
 RUNBOOKS = REPOSITORY / "docs" / "runbooks.md"
 PARTS = ("Means", "Clients", "Look", "Do")
+CASES = (*PLAIN_CASES, *SLOW_CASES)
 SERVED = "--api-versions=monitoring.coreos.com/v1"
 METRIC = re.compile(r"strandline_\w+")
 BOTH = ("--set=podMonitor.enabled=true", "--set=prometheusRule.enabled=true")

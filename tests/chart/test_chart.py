@@ -86,7 +86,8 @@ def test_crds_are_named_and_kept_as_documented() -> None:
         names = crd["spec"]["names"]
         assert names["categories"] == ["strandline"]
         assert names["shortNames"] == [short[names["plural"]]]
-        assert crd["spec"]["versions"][0]["subresources"] == {"status": {}}
+        scales = {"scale"} if names["plural"] == "brokerclusters" else set()
+        assert crd["spec"]["versions"][0]["subresources"].keys() == {"status"} | scales
         assert crd["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
 
@@ -103,6 +104,7 @@ def test_brokers_may_do_exactly_this() -> None:
         | of("brokers partitions replicatedtopics", "list watch")
         | of("brokerclusters brokers partitions", "get")
         | of("brokerclusters/status brokers/status partitions/status", "update")
+        | of("replicatedtopics/status", "patch")
     )
 
 

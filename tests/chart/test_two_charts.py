@@ -156,6 +156,7 @@ def test_people_get_roles_by_aggregation() -> None:
         for each in ("brokerclusters", "replicatedtopics")
         for verb in ("create", "update", "patch", "delete", "deletecollection")
     }
+    edits |= {("brokerclusters/scale", verb) for verb in ("get", "update", "patch")}
     assert allowed["edit"] == reads | edits
     repairs = {
         (each, verb) for each in ("brokers", "partitions") for verb in ("update", "patch", "delete")

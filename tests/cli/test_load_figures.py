@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
 
 from strandline_cli import load_figures
-from strandline_cli.load_figures import COLUMNS_MAX, Figures, Latencies, LoadTimeline, ReadBack
+from strandline_cli.load_figures import (
+    COLUMNS_MAX,
+    POD_REPLACED,
+    Figures,
+    Latencies,
+    LoadTimeline,
+    ReadBack,
+)
 
 WALL_MS = 1_800_000_000_000
 STARTED_MS = 500.0
+NEXT_MS = 77_000.0
+"""The clock of the process after, when it begins."""
 
 
 @pytest.fixture
@@ -46,6 +56,50 @@ def test_a_load_that_sends_nothing_more_has_no_gap(figures: Figures) -> None:
     figures.on_sent(0, 600)
     figures.on_acked(0, 600, 610)
     assert gap(figures, 60_000) == (10, 100)
+
+
+def replaced(figures: Figures, after_ms: int) -> Figures:
+    """Return the figures as another process goes on with them so long after the start."""
+    state = json.loads(json.dumps(figures.state()))
+    return Figures.going_on(state, now_ms=NEXT_MS, wall_ms=WALL_MS + after_ms)
+
+
+def test_figures_go_on_in_another_process_whose_clock_is_another(figures: Figures) -> None:
+    for sent_ms, acked_ms in ((600, 610), (700, 4_700)):
+        figures.on_sent(0, sent_ms)
+        figures.on_acked(0, sent_ms, acked_ms)
+    figures.on_retries(7)
+    before = figures.summary(5_500)
+    after = replaced(figures, 60_000)
+    assert after.summary(NEXT_MS)["gaps"] == before["gaps"]
+    after.on_sent(0, NEXT_MS + 10)
+    after.on_acked(0, NEXT_MS + 10, NEXT_MS + 20)
+    after.on_retries(2)
+    now = after.summary(NEXT_MS + 1_000)
+    assert (now["sent"], now["outstanding"], now["retried"]) == (3, 0, 9)
+    assert now["started_wall_ms"] == before["started_wall_ms"]
+    assert now["seconds"] == 61.0
+    assert now["latency_ms"]["max"] == 4_000
+    acked = now["timeline"]["acked"]
+    assert (sum(acked), acked[60], len(acked)) == (3, 1, 62)
+
+
+def test_the_time_between_two_processes_is_no_gap(figures: Figures) -> None:
+    figures.on_sent(0, 600)
+    figures.on_acked(0, 600, 610)
+    after = replaced(figures, 60_000)
+    after.on_sent(0, NEXT_MS + 10)
+    after.on_acked(0, NEXT_MS + 10, NEXT_MS + 60)
+    assert gap(after, NEXT_MS + 70) == (50, 60_010)
+
+
+def test_what_waited_when_a_process_ended_has_no_outcome(figures: Figures) -> None:
+    for _ in range(3):
+        figures.on_sent(0, 600)
+    figures.on_acked(0, 600, 610)
+    twice = replaced(replaced(figures, 1_000), 2_000).summary(NEXT_MS)
+    assert (twice["sent"], twice["outstanding"]) == (3, 0)
+    assert twice["errors"] == {POD_REPLACED: 2}
 
 
 def test_partitions_have_gaps_of_their_own(figures: Figures) -> None:

@@ -59,6 +59,7 @@ def summary(**changes: Any) -> dict[str, Any]:
         "failed": 0,
         "unknown": 4,
         "read": 56,
+        "pods": 1,
         "unread": {},
         "read_errors": {},
         **dict.fromkeys(COMPARED, 0),
@@ -112,6 +113,10 @@ def test_the_program_in_the_job_gets_what_was_wished_and_has_bounds() -> None:
     assert "--bootstrap=demo-bootstrap:9092" in args
     assert f"--topic={topic['metadata']['name']}" in args
     assert {"--rate=20", "--partitions=4", "--until-stopped"} <= set(args)
+    # All pods of one Job have one id, and another load of this name has another one.
+    assert sum(each.startswith(f"--goes-on={WISHES.name}-") for each in args) == 1
+    again = job_of(WISHES, "demo", topic, "client:1")["spec"]["template"]["spec"]
+    assert again["containers"][0]["args"] != args
 
 
 def test_the_program_in_the_job_takes_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,6 +152,13 @@ def test_a_page_in_a_pipe_has_the_longest_gap_and_its_time(
     assert "60 s: runs\n" in printed
     assert "\nREAD BACK  AT THEIR OFFSETS  NOT THERE" in printed
     assert "\n       56                56          0" in printed
+
+
+def test_a_page_tells_that_the_pod_was_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+    show_load(seen(pods=1), NOW)
+    assert "time between pods" not in capsys.readouterr().out
+    show_load(seen(pods=3), NOW)
+    assert "pod 3 of this load; the time between pods is in no gap" in capsys.readouterr().out
 
 
 def test_a_page_on_a_terminal_is_drawn_with_all_tables_and_what_is_amiss_on_top() -> None:

@@ -24,6 +24,8 @@ def test_these_keys_need_no_restart() -> None:
     """A new one needs a reader that takes it while it runs: `BrokerService` hands it on."""
     found = {key for key, setting in SETTINGS.items() if setting.applies is Applies.RUNNING}
     assert found == {
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
         "log.dir.fill.max",
         "log.retention.check.interval.ms",
         "log.trash.retention.bytes",

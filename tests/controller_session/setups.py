@@ -80,7 +80,7 @@ def view(tp: TopicPartition = TP, role: RoleName = RoleName.FOLLOWER) -> Partiti
         accepted_leader_epoch=LeaderEpoch(4),
         accepted_partition_epoch=PartitionEpoch(7),
         term=LeaderTerm(leader_epoch=LeaderEpoch(3), led_by=BrokerId(2), led_as=BrokerEpoch(6)),
-        replicas=(),
+        replicas=(ME, BrokerId(2)),
         original_replicas=(),
         isr=(),
         eligible_leaders=(),
@@ -121,6 +121,10 @@ class FixedReplicas:
     def lead(self) -> None:
         """Lead one partition from now on."""
         self.shown = (view(role=RoleName.LEADER),)
+
+    def follow(self) -> None:
+        """Follow in one partition from now on."""
+        self.shown = (view(),)
 
 
 class Session:

@@ -39,7 +39,8 @@ def response(
 @pytest.mark.parametrize(
     ("received", "leads", "judged"),
     [
-        pytest.param(response(0), True, ALL_MOVED, id="all moved"),
+        pytest.param(response(0), False, ALL_MOVED, id="all moved"),
+        pytest.param(response(0), True, ShutdownProgressed(remaining=0), id="not yet applied"),
         pytest.param(response(2), True, ShutdownProgressed(remaining=2), id="some moved"),
         pytest.param(response(0, request_id=7), True, None, id="of another request"),
         pytest.param(response(0, error=ErrorCode.NOT_CONTROLLER), True, None, id="error, leads"),

@@ -217,11 +217,24 @@ def test_shutdown_asks_until_everything_is_moved() -> None:
     assert session.step(response(1, 4), 10) == [ShutdownProgressed(remaining=4)]
     assert session.machine.next_wakeup_ms == 110
     assert session.step(TimePassed(), 110) == request(2)
+    session.replicas.follow()
     assert session.step(response(2, 0), 120) == [
         ShutdownEnded(outcome=ShutdownOutcome.ALL_MOVED, remaining=0)
     ]
     assert session.step(response(2, 0), 130) == []
     assert session.machine.next_wakeup_ms == 500
+
+
+def test_shutdown_waits_until_the_last_command_is_applied() -> None:
+    session = Session()
+    session.open()
+    session.replicas.lead()
+    session.step(ShutdownBegun())
+    assert session.step(response(1, 0), 10) == [ShutdownProgressed(remaining=0)]
+    session.replicas.follow()
+    assert session.step(TimePassed(), 110) == request(2)
+    ended = ShutdownEnded(outcome=ShutdownOutcome.ALL_MOVED, remaining=0)
+    assert session.step(response(2, 0), 120) == [ended]
 
 
 def test_shutdown_without_session_and_leaders_ends_at_once() -> None:

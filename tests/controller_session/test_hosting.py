@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from strandline.controller_session.hosting import hosted_by, leads_any, waits_for_rebuild
+from strandline.controller_session.hosting import hosted_by, leads_replicated, waits_for_rebuild
 from strandline.core.effects import ReplyLeaderAndIsr
 from strandline.core.views import RoleName
 from strandline.errors import ErrorCode
@@ -49,7 +49,12 @@ def test_an_epoch_that_begins_at_the_end_has_no_last_record(
     ],
 )
 def test_one_leader_is_enough_to_lead(roles: list[RoleName], leads: bool) -> None:
-    assert leads_any(FixedReplicas(tuple(view(role=role) for role in roles))) is leads
+    assert leads_replicated(FixedReplicas(tuple(view(role=role) for role in roles))) is leads
+
+
+def test_a_partition_without_other_replicas_does_not_count_as_led() -> None:
+    alone = replace(view(role=RoleName.LEADER), replicas=(BrokerId(1),))
+    assert not leads_replicated(FixedReplicas((alone,)))
 
 
 @pytest.mark.parametrize(

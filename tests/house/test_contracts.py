@@ -42,6 +42,7 @@ MODULES = (
     "strandline_operator/__init__.py",
     "strandline_api/__init__.py",
     *(f"strandline_analysis/{each.name}" for each in ROOT.glob("spark/strandline_analysis/*.py")),
+    "strandline_analysis/tables/__init__.py",
 )
 
 WRONG_IMPORTS = (

@@ -46,6 +46,7 @@ RUN_BY = {
     ("docs/operations.md", "Change a setting of running brokers"): LIFE,
     ("docs/operations.md", "Change a setting that needs a restart"): LIFE,
     ("docs/operations.md", "Grow volumes"): LIFE,
+    ("docs/operations.md", "Add and remove brokers"): LIFE,
     ("docs/operations.md", "Upgrade the operator"): LIFE,
     ("docs/operations.md", "Upgrade the brokers"): LIFE,
     ("docs/operations.md", "Roll back"): LIFE,

@@ -14,6 +14,7 @@ from strandline.errors import ObjectMalformed
 from strandline.kube import objects
 from strandline.model import (
     NO_LEADER,
+    AppliedConfig,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -82,6 +83,7 @@ def registrations(draw: st.DrawFn) -> Registration:
         volume_full=draw(st.booleans()),
         config_digest=draw(words),
         config_refused=draw(words),
+        reading_logs=draw(words),
         incarnation="pod/" + draw(words),
         endpoints=tuple(draw(st.lists(endpoints, max_size=3))),
         log_dir_id="directory",
@@ -248,6 +250,18 @@ def test_a_topic_whose_operator_knew_no_retention_deletes_nothing() -> None:
     settings = present.settings
     assert (settings.retention_ms, settings.retention_bytes) == (5, 6)
     assert (settings.segment_ms, settings.file_delete_delay_ms) == (7, 8)
+
+
+def test_a_topic_says_who_applied_its_settings_beside_the_digest_of_the_present_ones() -> None:
+    without = objects.topic_from_object(topic({"effectiveConfig": EFFECTIVE}))
+    assert without is not None
+    assert without.applied == AppliedConfig()
+    assert without.config_digest == objects.effective_digest(EFFECTIVE)
+    told = AppliedConfig(digest=without.config_digest, brokers=(BrokerId(0), BrokerId(2)))
+    status = {"effectiveConfig": EFFECTIVE, "appliedConfig": objects.applied_config_status(told)}
+    found = objects.topic_from_object(topic(status))
+    assert found is not None
+    assert found.applied == told
 
 
 def test_a_topic_is_named_by_its_spec_or_its_object() -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from strandline.config.kubernetes import KubernetesConfig
-from strandline.errors import StoreUnavailable
+from strandline.errors import StoreUnavailable, WatchExpired
 from strandline.kube import waiting
 from strandline.kube.api import ApiClient, Object, Resource, WatchEvent
 from strandline.kube.watch import follow
@@ -109,3 +109,62 @@ def test_accepted_watch_ends_the_outage_without_an_event(
 
 def test_watches_that_end_in_order_log_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert logged_order(Api("2", "3", "4"), 3, monkeypatch) == ["2", "3", "4"]
+
+
+def followed(api: Api, told: list[str]) -> AsyncGenerator[WatchEvent, None]:
+    return follow(
+        cast(ApiClient, api),
+        THINGS,
+        "somewhere",
+        resource_version="1",
+        settings=KubernetesConfig(backoff_ms=1, backoff_max_ms=1),
+        on_sign_of_life=lambda plural: told.append(f"{plural} alive"),
+        on_end=lambda plural: told.append(f"{plural} ended"),
+    )
+
+
+def test_an_opening_is_a_sign_of_life_and_an_end_is_told_when_the_caller_wants_it() -> None:
+    told: list[str] = []
+
+    async def scenario() -> None:
+        async with aclosing(followed(Api(UNREACHABLE, SILENT, "2"), told)) as changes:
+            await anext(changes)
+            assert told == ["things alive"] * 3
+
+    asyncio.run(scenario())
+    assert told[3:] == ["things ended"]
+
+
+def test_a_watch_that_is_cancelled_while_it_waits_has_ended() -> None:
+    told: list[str] = []
+
+    async def scenario() -> None:
+        waiting = asyncio.create_task(anext(followed(Api(*[UNREACHABLE] * 1_000), told)))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    asyncio.run(scenario())
+    assert told == ["things ended"]
+
+
+def test_a_watch_that_cannot_go_on_has_not_ended() -> None:
+    """Its caller lists and watches anew; meanwhile it shows nothing, and that must be told."""
+    told: list[str] = []
+
+    class Expired(Api):
+        async def watch(
+            self, _: Resource, __: str, *, on_open: Callable[[], None], **___: Any
+        ) -> AsyncGenerator[WatchEvent, None]:
+            on_open()
+            if not self.outcomes:
+                raise WatchExpired("too old")
+            yield WatchEvent(type="MODIFIED", object={})
+
+    async def scenario() -> None:
+        with pytest.raises(WatchExpired):
+            await anext(followed(Expired(), told))
+
+    asyncio.run(scenario())
+    assert told == ["things alive"]

@@ -197,6 +197,14 @@ def test_index_that_breaks_while_running_is_rebuilt_when_it_is_read(workshop: Wo
 # --- a data directory -------------------------------------------------------------------
 
 
+def test_a_load_tells_how_many_logs_are_left(workshop: Workshop) -> None:
+    filled(workshop)
+    workshop.create(OTHER).close()
+    left: list[int] = []
+    load(workshop, state(TP), state(OTHER), on_remaining=left.append)
+    assert left == [2, 1, 0]
+
+
 def test_every_log_is_loaded_with_what_state_file_and_checkpoints_say(workshop: Workshop) -> None:
     filled(workshop)
     workshop.create(OTHER).close()

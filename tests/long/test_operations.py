@@ -81,6 +81,11 @@ def test_the_life_of_a_cluster_as_the_page_tells_it(reader: Reader, cluster: Clu
     assert not set(rolled.values()) & set(after.values())
     walk(reader, "Grow volumes")
     assert pods_of(kubernetes) == rolled
+    spread = walk(reader, "Add and remove brokers")[2]
+    for number in (3, 4):
+        assert re.search(rf"[\[,]{number}[,\]]", spread), "replicas on the new brokers"
+    # The last pod may still be on its way out.
+    eventually(lambda: pods_of(kubernetes) == rolled, LOOK_MS, "the three brokers as they were")
 
     newer = tagged(reader, cluster)
     reader.takes({**newer, "broker": reader.images["broker", VERSION]})

@@ -11,14 +11,18 @@ import re
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
 
 from strandline_cli import release
-from strandline_cli.commands import CommandFailed, start
+from strandline_cli.cluster_view import PodSeen, pod_of
+from strandline_cli.commands import CommandFailed
 from strandline_cli.kubectl import Kubernetes
+from strandline_cli.kubectl_watch import KubectlWatch
 from strandline_cli.load_page import show_load
 from strandline_cli.release import BROKERS, PARTITIONS, RELEASE
 from strandline_cli.running_load import (
@@ -33,10 +37,13 @@ from strandline_cli.running_load import (
 from strandline_cli.status import show_status
 from strandline_cli.under_load import delete_pod, kill_broker
 from strandline_cli.verdict import ACKED_MIN
+from strandline_operator.conditions import ROLLING, SPREAD_MET
+from tests.support.broker_logs import followed, handed_over
 from tests.support.cluster import Cluster
 from tests.support.commands import programs
 from tests.support.eventually import eventually
-from tests.support.installed import HELM_LIMIT_SECONDS, Installed
+from tests.support.evictions import REFUSED, evict, taken_in_turns
+from tests.support.installed import HELM_LIMIT_SECONDS, Installed, release_of
 from tests.support.strandline_objects import CHART
 
 pytestmark = pytest.mark.pods
@@ -45,7 +52,6 @@ LIMIT_MS = 60_000
 NODE_LIMIT_MS = 90_000
 ROLL_LIMIT_MS = 240_000
 PAUSE = "strandline.dev/pause-rolling"
-LOG_SECONDS = 30
 THIS, NEXT = "0.1.0", "0.2.0"
 """The version of the chart, and the one that the tests give a second name of its images."""
 CONTROL_NODE = "control"
@@ -56,25 +62,23 @@ LOAD_PAUSE_MS = 1_000
 @pytest.fixture(scope="module")
 def installed(cluster: Cluster) -> Iterator[Installed]:
     """Provide a release in a namespace that takes only restricted pods."""
-    images = cluster.load_images("broker", "operator", "client")
-    namespace = f"cluster-life-{uuid.uuid4().hex[:8]}"
-    cluster.create_restricted_namespace(namespace)
-    yield Installed(cluster, namespace, images)
-    cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+    with release_of(cluster, "cluster-life") as made:
+        yield made
 
 
 def test_three_brokers_start_for_a_topic_and_survive_the_loss_of_a_leaders_pod(
     installed: Installed, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with installed.under_load("graceful") as run:
+        assert len({installed.node_of(broker) for broker in range(BROKERS)}) == BROKERS
+        spread = partial(condition, installed, SPREAD_MET)
+        eventually(lambda: spread()["status"] == "True", LIMIT_MS, SPREAD_MET)
+        assert spread()["message"] == f"{BROKERS} brokers run on {BROKERS} nodes"
         leader = run.view.seen().partitions[0].leader
         before = run.view.seen().pods[f"default-{leader}"]
-        follow = ("logs", "--follow", f"default-{leader}", "--container=broker")
-        with start(installed.kubernetes.command("kubectl", *follow)) as log:
+        with followed(installed.kubernetes, leader) as log:
             run.short_fault("delete leader's pod", lambda: delete_pod(installed.kubernetes, leader))
-            printed, _ = log.communicate(timeout=LOG_SECONDS)
-        # The last line of a stop comes after its marker: Kubernetes did not kill the broker.
-        assert json.loads(printed.splitlines()[-1])["message"] == "stopped"
+            assert any(each.endswith("-0") for each in handed_over(log.whole(), "graceful"))
         assert run.view.seen().pods[f"default-{leader}"].uid != before.uid
         assert run.view.seen().partitions[0].leader != leader
         run.judged()
@@ -84,6 +88,12 @@ def test_three_brokers_start_for_a_topic_and_survive_the_loss_of_a_leaders_pod(
             r"^default-\d +[\d.]+ GiB +\d+%", capsys.readouterr().out, re.MULTILINE
         )
         assert len(volumes) == 3
+
+
+def condition(installed: Installed, kind: str) -> dict[str, Any]:
+    """Return a condition of the cluster."""
+    found = installed.kubernetes.get("brokercluster", "default")["status"]["conditions"]
+    return next(dict(each) for each in found if each["type"] == kind)
 
 
 def test_a_persons_load_feels_a_brokers_loss_and_goes_with_all_that_it_made(
@@ -354,24 +364,46 @@ def upgrade(installed: Installed, newer: dict[str, str]) -> None:
 def test_a_rollout_restart_under_load_takes_every_broker_and_loses_nothing(
     installed: Installed,
 ) -> None:
+    """A person evicts pods meanwhile: the operator and the budget count all of it together."""
     kubernetes = installed.kubernetes
-    annotate(installed, f"{PAUSE}-")
-    with installed.under_load("rolled") as run:
+    with installed.under_load("rolled") as run, ExitStack() as stack:
+        annotate(installed, f"{PAUSE}-")
         before = run.view.seen().pods
+        first = f"default-{run.view.seen().controller}"
+        logs = [stack.enter_context(followed(kubernetes, each)) for each in range(BROKERS)]
+        watch = stack.enter_context(KubectlWatch(kubernetes, "pods"))
+        eventually(lambda: before.keys() <= {each.name for each in watch.seen()}, LIMIT_MS, "pods")
 
         def roll() -> None:
+            evict(kubernetes, first)
             kubernetes.kubectl("rollout", "restart", "statefulset/default")
-            eventually(
-                lambda: all(
-                    pod.ready and pod.uid != before[name].uid
-                    for name, pod in run.view.seen().pods.items()
-                ),
-                ROLL_LIMIT_MS,
-                "another ready pod of every broker",
-            )
+            others = {*before} - {first}
+            second = watch.until(
+                lambda each: each.deleting and each.name in others, ROLL_LIMIT_MS / 1000
+            ).name
+            (third,) = others - {second}
+            with pytest.raises(CommandFailed, match=REFUSED):
+                evict(kubernetes, third)
+            ended = partial(all_new, installed, before)
+            eventually(ended, ROLL_LIMIT_MS, "the end of the roll", retry_on=(CommandFailed,))
 
         run.short_fault("rollout restart", roll)
+        left = taken_in_turns(watch.seen(), "default-")
+        assert left[0] == first
+        assert {*left} == {*before}
+        assert any(handed_over(each.whole(), "rolled") for each in logs)
         run.judged()
+
+
+def all_new(installed: Installed, before: dict[str, PodSeen]) -> bool:
+    """Tell whether a roll has ended, and no broker has the pod that it had before."""
+    found = installed.kubernetes.get("pods", "-l", "app.kubernetes.io/component=broker")["items"]
+    present = {each["metadata"]["name"]: pod_of(each) for each in found}
+    return (
+        present.keys() == before.keys()
+        and all(pod.ready and pod.uid != before[name].uid for name, pod in present.items())
+        and condition(installed, ROLLING)["reason"] == "RollingDone"
+    )
 
 
 def test_a_setting_of_running_brokers_restarts_none_and_another_one_rolls_them_under_load(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -9,20 +10,21 @@ import subprocess
 import sys
 import tarfile
 import threading
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from strandline import names
+from strandline_cli.commands import CommandFailed
 from strandline_cli.release import BROKERS
-from strandline_cli.under_load import delete_pod
+from strandline_cli.running_load import LoadSeen, look
+from strandline_cli.under_load import delete_pod, kill_broker
 from strandline_operator.resources import DATA_PATH
 from tests.support.cluster import Cluster
 from tests.support.commands import programs
 from tests.support.eventually import eventually
-from tests.support.installed import Installed
+from tests.support.installed import Installed, release_of
 
 pytestmark = pytest.mark.pods
 
@@ -36,18 +38,16 @@ SIZE = (
     "print(f'{blocks * found.f_frsize / 2**30:.1f}')"
 )
 """Prints what a file system holds at most without the part that is kept for root, in GiB."""
+REFUSED = 2
+"""Exit code of a broker that a mere restart does not help."""
 
 
 @pytest.fixture(scope="module")
 def installed(cluster: Cluster) -> Iterator[Installed]:
     """Provide a release with a topic."""
-    images = cluster.load_images("broker", "operator", "client")
-    namespace = f"looking-{uuid.uuid4().hex[:8]}"
-    cluster.create_restricted_namespace(namespace)
-    made = Installed(cluster, namespace, images)
-    made.create_topic(TOPIC)
-    yield made
-    cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+    with release_of(cluster, "looking") as made:
+        made.create_topic(TOPIC)
+        yield made
 
 
 def strandline(installed: Installed, *words: str) -> subprocess.Popen[str]:
@@ -161,3 +161,54 @@ def test_a_load_in_a_pod_is_followed_until_ctrl_c(installed: Installed) -> None:
     ended = printed(installed, "load", "stop")
     assert "removed job.batch/load" in ended
     assert f"replicatedtopic.strandline.dev/{TOPIC}" not in ended
+
+
+def test_a_load_whose_pod_is_deleted_goes_on_with_its_figures(installed: Installed) -> None:
+    kubernetes, name = installed.kubernetes, "replaced"
+    where = (f"--topic={TOPIC}", f"--name={name}", f"--image={installed.images['client']}")
+    printed(installed, "load", "start", *where)
+
+    def acked_more_than(count: int) -> LoadSeen:
+        found = look(kubernetes, name)
+        assert found.summary["acked"] > count, found
+        return found
+
+    before = eventually(lambda: acked_more_than(500), LIMIT_MS, "acknowledgements")
+    kubernetes.kubectl("delete", "pod", before.pod, "--wait=false")
+    count = before.summary["acked"] + 500
+    mistaken = (AssertionError, CommandFailed)
+    after = eventually(lambda: acked_more_than(count), LIMIT_MS, "more", retry_on=mistaken)
+    assert after.pod != before.pod
+    assert after.summary["pods"] == before.summary["pods"] + 1 == 2
+    assert after.summary["started_wall_ms"] == before.summary["started_wall_ms"]
+    assert after.summary["not_there"] == after.summary["failed"] == 0
+    ended = printed(installed, "load", "stop", f"--name={name}")
+    assert "pod 2 of this load" in ended
+
+
+def test_a_crash_loop_is_told_with_the_last_words_of_the_container(installed: Installed) -> None:
+    kubernetes, name = installed.kubernetes, "default-2"
+    damage = ("sh", "-c", f"echo damaged > {DATA_PATH}/meta.json")
+    kubernetes.exec(name, *damage, container="broker")
+    kill_broker(kubernetes, 2)
+
+    def last_words() -> str:
+        status = kubernetes.get("pod", name)["status"]["containerStatuses"][0]
+        assert status["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+        ended = status["lastState"]["terminated"]
+        assert ended["exitCode"] == REFUSED
+        return str(json.loads(ended["message"].splitlines()[-1])["cause"])
+
+    mistaken = (AssertionError, KeyError)
+    cause = eventually(last_words, LIMIT_MS, "a crash loop", retry_on=mistaken)
+    assert cause.startswith(f"{DATA_PATH}/meta.json: not the promised form")
+    told = re.compile(rf"pod {name}: CrashLoopBackOff: exit code {REFUSED}: .*{re.escape(cause)}")
+
+    def is_told() -> bool:
+        conditions = kubernetes.get("brokercluster", "default")["status"]["conditions"]
+        ready = next(each for each in conditions if each["type"] == "Ready")
+        assert told.search(ready["message"]), ready
+        return True
+
+    eventually(is_told, LIMIT_MS, "the cause in the condition Ready")
+    assert told.search(printed(installed, "status"))

@@ -2,15 +2,15 @@
 
 The tests' machine has no way to nodes or pods. Its ports lead to a node's through a forwarder, as
 kind maps them; kcat and confluent-kafka run on the machine. In a node's own network, which has no
-part in the pods', kcat uses the nodes' addresses.
+part in the pods', kcat uses the nodes' addresses. Load balancers have addresses of the machine.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from tests.support.cluster import Cluster
 from tests.support.commands import REPOSITORY, programs
 from tests.support.documented import under
 from tests.support.eventually import eventually
-from tests.support.installed import Installed, on_control_node
+from tests.support.installed import Installed, on_control_node, release_of
 
 pytestmark = pytest.mark.pods
 
@@ -33,6 +33,8 @@ TOPIC = "outside"
 FIRST = "127.0.0.1:30092"
 PORTS = range(30_092, 30_096)
 HALF = 200
+OTHER_PARTITIONS = range(1, 6)
+"""Those beside partition 0, which is read from its beginning."""
 LIMIT_MS = 90_000
 COMMAND_SECONDS = 150
 CONTROL_NODE = "control"
@@ -69,13 +71,9 @@ class Reader:
 @pytest.fixture
 def installed(cluster: Cluster) -> Iterator[Installed]:
     """Provide a release with a topic in a namespace of its own."""
-    images = cluster.load_images("broker", "operator", "client")
-    namespace = f"outside-{uuid.uuid4().hex[:8]}"
-    cluster.create_restricted_namespace(namespace)
-    release = Installed(cluster, namespace, images)
-    release.create_topic(TOPIC)
-    yield release
-    cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+    with release_of(cluster, "outside") as made:
+        made.create_topic(TOPIC)
+        yield made
 
 
 @pytest.fixture
@@ -151,7 +149,7 @@ def test_a_reader_connects_from_outside_and_back_again(
         printed = [reader.types(line) for line in under(PAGE, "From the machine that runs kind")]
         shown = sorted(SHOWN.findall(printed[-1]))
         assert shown == [(str(n), f"127.0.0.1:{30_093 + n}") for n in range(3)]
-        survive_a_leaders_death(installed)
+        survive_a_leaders_death(installed, FIRST)
     for line in under(PAGE, "Back again"):
         reader.types(line)
     wait_reason(kubernetes, "")
@@ -163,15 +161,67 @@ def test_a_reader_connects_from_outside_and_back_again(
     assert sum(count for _, count in after) == 1, "the one that was killed"
 
 
+def test_a_load_balancer_leads_clients_to_each_broker_through_a_leaders_death(
+    installed: Installed, cluster: Cluster, reader: Reader
+) -> None:
+    kubernetes, before = installed.kubernetes, starts(installed)
+    with cluster.load_balancer():
+        for line in under(PAGE, "LoadBalancer"):
+            reader.types(line)
+        wait_reason(kubernetes, "AllBrokersAdvertised")
+        (told,) = (reader.types(line) for line in under(PAGE, "From outside"))
+        (first,) = re.findall(r"[\d.]+:\d+", told)
+        given = {broker: balanced(kubernetes, broker) for broker in range(3)}
+        assert len({first, *given.values()}) == 4
+        shown = SHOWN.findall(reader.types(f"kcat -b {first} -L"))
+        assert sorted(shown) == [(str(broker), address) for broker, address in given.items()]
+        write_to_each_leader(installed, first)
+        survive_a_leaders_death(installed, first)
+        for line in under(PAGE, "Back again"):
+            reader.types(line)
+        wait_reason(kubernetes, "")
+        all_given = [first, *given.values()]
+        eventually(lambda: all(map(refuses, all_given)), LIMIT_MS, f"the end of {all_given}")
+    after = starts(installed)
+    assert [uid for uid, _ in after] == [uid for uid, _ in before]
+    assert sum(count for _, count in after) == 1, "the one that was killed"
+
+
+def balanced(kubernetes: Kubernetes, broker: int) -> str:
+    """Return the address of a broker's load balancer."""
+    status = kubernetes.get("service", f"default-external-{broker}")["status"]
+    return f"{status['loadBalancer']['ingress'][0]['ip']}:9094"
+
+
+def refuses(address: str) -> bool:
+    host, port = address.split(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) != 0
+
+
+def write_to_each_leader(installed: Installed, first: str) -> None:
+    """Write to partitions that all brokers lead: another broker would refuse a record."""
+    leaders = {
+        number: int(installed.kubernetes.get("partition", f"{TOPIC}-{number}")["status"]["leader"])
+        for number in OTHER_PARTITIONS
+    }
+    assert set(leaders.values()) == {0, 1, 2}
+    for number in OTHER_PARTITIONS:
+        sent = SentRecords(producer_of(first), TOPIC, partition=number)
+        sent.send(1)
+        sent.settle()
+        assert read_all(first, TOPIC, 1, partition=number) == sent.offsets
+
+
 def services_outside(kubernetes: Kubernetes) -> list[str]:
     names = [str(each["metadata"]["name"]) for each in kubernetes.get("services")["items"]]
     return [name for name in names if name.startswith("default-external")]
 
 
-def survive_a_leaders_death(installed: Installed) -> None:
+def survive_a_leaders_death(installed: Installed, first: str) -> None:
     """Write and read from this machine while a leader is killed; every record is there once."""
     kubernetes = installed.kubernetes
-    sent = SentRecords(producer_of(FIRST), TOPIC)
+    sent = SentRecords(producer_of(first), TOPIC)
     sent.send(HALF)
     sent.settle()
     leader = int(kubernetes.get("partition", f"{TOPIC}-0")["status"]["leader"])
@@ -179,8 +229,8 @@ def survive_a_leaders_death(installed: Installed) -> None:
     sent.send(HALF)
     sent.settle()
     assert int(kubernetes.get("partition", f"{TOPIC}-0")["status"]["leader"]) != leader
-    assert read_all(FIRST, TOPIC, 2 * HALF) == sent.offsets
+    assert read_all(first, TOPIC, 2 * HALF) == sent.offsets
     wait_reason(kubernetes, "AllBrokersAdvertised")
-    kcat = ["kcat", "-b", FIRST, "-C", "-q", "-e", "-t", TOPIC, "-p", "0", "-o", "beginning"]
+    kcat = ["kcat", "-b", first, "-C", "-q", "-e", "-t", TOPIC, "-p", "0", "-o", "beginning"]
     read = subprocess.run(kcat, capture_output=True, timeout=COMMAND_SECONDS, check=True)
     assert sorted(read.stdout.split()) == sorted(sent.offsets)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterator
 from functools import partial
 
@@ -15,7 +14,7 @@ from strandline_operator.resources import DATA_PATH
 from strandline_operator.status import VOLUMES_FULL
 from tests.support.cluster import Cluster
 from tests.support.eventually import eventually
-from tests.support.installed import Installed
+from tests.support.installed import Installed, release_of
 
 pytestmark = pytest.mark.pods
 
@@ -37,13 +36,10 @@ SPACE = (
 @pytest.fixture(scope="module")
 def installed(cluster: Cluster) -> Iterator[Installed]:
     """Provide a release whose brokers have small volumes."""
-    images = cluster.load_images("broker", "operator", "client")
-    namespace = f"volumes-{uuid.uuid4().hex[:8]}"
-    cluster.create_restricted_namespace(namespace)
     storage = "defaultCluster.spec.storage"
     small = (f"{storage}.storageClassName={CLASS}", f"{storage}.size={FIRST}Mi")
-    yield Installed(cluster, namespace, images, *small)
-    cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+    with release_of(cluster, "volumes", *small) as made:
+        yield made
 
 
 def space(installed: Installed, broker: int) -> tuple[int, int]:

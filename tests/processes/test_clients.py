@@ -19,7 +19,7 @@ import kafka
 import pytest
 from kafka.structs import TopicPartition
 
-from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
+from tests.support.broker_group import FAULT_LIMIT_MS, FORMED_LIMIT_MS, BrokerGroup
 from tests.support.clients import SILENT_BROKER_MS, SentRecords, producer_of, read_all
 from tests.support.eventually import eventually
 
@@ -86,12 +86,12 @@ class FailoverRun:
         self, read: Callable[[], int], send_rest: Callable[[], object], *, once_read: int = HALF
     ) -> None:
         """Wait until `once_read` records are read; then freeze the leader, send, and kill it."""
-        eventually(lambda: read() >= once_read, FAULT_LIMIT_MS, f"{once_read} records read")
+        eventually(lambda: read() >= once_read, FORMED_LIMIT_MS, f"{once_read} records read")
         leader = self.group.brokers[self.group.wait_leader(self.topic)]
         leader.freeze()
         send_rest()
         port = leader.internal_port
-        eventually(lambda: unread_bytes(port) > IN_FLIGHT_BYTES, FAULT_LIMIT_MS, "in flight")
+        eventually(lambda: unread_bytes(port) > IN_FLIGHT_BYTES, FORMED_LIMIT_MS, "in flight")
         leader.kill()
 
 
@@ -107,15 +107,15 @@ def with_kcat(run: FailoverRun, wanted: list[bytes]) -> list[bytes]:
     with found.open("wb") as stdout, errors.open("wb") as stderr:
         reader = subprocess.Popen([*command, *consume], stdout=stdout, stderr=stderr)
         writer = subprocess.Popen([*command, *produce], stdin=subprocess.PIPE, stderr=stderr)
+    stdin = writer.stdin
+    assert stdin is not None
     try:
-        assert writer.stdin is not None
-        writer.stdin.write(SEPARATOR.join(wanted[:HALF]) + SEPARATOR)
-        writer.stdin.flush()
+        stdin.write(SEPARATOR.join(wanted[:HALF]) + SEPARATOR)
+        stdin.flush()
 
         def send_rest() -> None:
-            assert writer.stdin is not None
-            writer.stdin.write(SEPARATOR.join(wanted[HALF:]))
-            writer.stdin.close()
+            stdin.write(SEPARATOR.join(wanted[HALF:]))
+            stdin.close()
 
         # kcat reads its input in blocks, so a part of the first half stays in the pipe.
         run.kill_leader(lambda: found.read_bytes().count(SEPARATOR), send_rest, once_read=HALF // 2)
@@ -125,6 +125,8 @@ def with_kcat(run: FailoverRun, wanted: list[bytes]) -> list[bytes]:
         for process in (reader, writer):
             process.kill()
             process.wait()
+        stdin.close()
+        print(errors.read_text())
     return found.read_bytes().split(SEPARATOR)[:-1]
 
 

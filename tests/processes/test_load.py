@@ -16,6 +16,7 @@ from strandline.model import BrokerId
 from strandline_checker.history import SendOutcome, read_history
 from strandline_checker.judge import longest_gaps
 from strandline_checker.newest import judge_newest
+from strandline_cli.load_carried import PERIOD_MS
 from tests.support import strandline_objects as objects
 from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
 from tests.support.commands import programs
@@ -33,7 +34,13 @@ class EndlessLoad:
     """The program that the Job runs, with its files in a folder of this machine."""
 
     def __init__(
-        self, group: BrokerGroup, topic: str, folder: Path, *, history_lines: int = 1_000_000
+        self,
+        group: BrokerGroup,
+        topic: str,
+        folder: Path,
+        *,
+        history_lines: int = 1_000_000,
+        goes_on: str = "",
     ) -> None:
         self.folder = folder
         with (folder / "printed").open("wb") as printed:
@@ -48,6 +55,7 @@ class EndlessLoad:
                     f"--history={folder / 'history.jsonl'}",
                     f"--history-lines={history_lines}",
                     f"--summary={folder / 'summary.json'}",
+                    f"--goes-on={goes_on}",
                 ],
                 stdout=printed,
                 stderr=printed,
@@ -90,6 +98,12 @@ class EndlessLoad:
         found = self.summary()
         assert found["ended"]
         return found
+
+    def kill(self) -> dict[str, Any]:
+        """Kill it; return its last figures."""
+        self._process.kill()
+        self._process.wait()
+        return self.summary()
 
     def history(self) -> list[str]:
         """Return the lines that are left of its history."""
@@ -193,6 +207,49 @@ def test_a_second_load_begins_at_the_end_of_a_topic_and_bears_records_of_others(
     assert verdict.is_valid, verdict.findings
 
 
+def test_a_load_whose_process_is_replaced_goes_on_with_its_figures(
+    group: BrokerGroup, tmp_path: Path
+) -> None:
+    group.create_topic("replaced", partitions=PARTITIONS)
+    group.wait_full_isr("replaced", PARTITIONS)
+    for name in ("told to end", "killed", "last", "another"):
+        (tmp_path / name).mkdir()
+
+    def begin(name: str, load_id: str = "mine") -> EndlessLoad:
+        return EndlessLoad(group, "replaced", tmp_path / name, goes_on=load_id)
+
+    first = begin("told to end")
+    first.wait_acked(300)
+    told = first.end()
+    second = begin("killed")
+    # Longer than figures are kept back, so that the killed process leaves some of its own.
+    second.wait_acked(told["acked"] + 8 * RATE * PARTITIONS)
+    killed = second.kill()
+    third = begin("last")
+    third.wait_acked(killed["acked"] + 4 * RATE * PARTITIONS)
+    ended = third.end()
+    assert (told["pods"], killed["pods"], ended["pods"]) == (1, 2, 3)
+    assert told["started_wall_ms"] == killed["started_wall_ms"] == ended["started_wall_ms"]
+    assert told["acked"] < killed["acked"] < ended["acked"]
+    assert ended["seconds"] > killed["seconds"] > told["seconds"]
+    assert ended["sent"] == ended["acked"] + ended["unknown"]
+    assert (ended["failed"], ended["not_there"], ended["outstanding"]) == (0, 0, 0)
+    assert ended["checked"] > killed["acked"]
+    # The killed process had figures in the topic that were at most PERIOD_MS and a report old.
+    lost = killed["sent"] - (ended["sent"] - len(sends_of(third)))
+    assert 0 <= lost <= RATE * PARTITIONS * (PERIOD_MS / 1000 + 2)
+    verdict = judge_newest(third.history(), scan(group, "replaced"), every_broker(group))
+    assert verdict.is_valid, verdict.findings
+    stranger = begin("another", "yours")
+    stranger.wait_acked(RATE)
+    assert stranger.end()["pods"] == 1
+
+
+def sends_of(load: EndlessLoad) -> list[str]:
+    """Return the lines of a load's history that tell of a send."""
+    return [line for line in load.history() if line.startswith('["sent"')]
+
+
 # --- start and stop -----------------------------------------------------------------------
 
 
@@ -209,6 +266,7 @@ def strandline(group: BrokerGroup, *words: str) -> subprocess.CompletedProcess[s
 
 
 def make_ready(group: BrokerGroup, topic: str) -> None:
+    """Say of a new topic what an operator would that has seen it."""
     condition = {
         "type": "Ready",
         "status": "True",
@@ -220,7 +278,7 @@ def make_ready(group: BrokerGroup, topic: str) -> None:
         group.control_plane,
         group.namespace,
         f"replicatedtopics/{topic}",
-        {"conditions": [condition]},
+        {"observedGeneration": 1, "conditions": [condition]},
     )
 
 

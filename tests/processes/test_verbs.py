@@ -8,7 +8,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -71,23 +72,32 @@ class Person:
         """Return the group's cluster as the verbs have it."""
         return Assignments(Kubernetes(self._kubeconfig, self._namespace, programs()))
 
-    def start(self, verb: str) -> subprocess.Popen[str]:
-        """Start a verb; the caller reads its output."""
+    @contextmanager
+    def running(self, verb: str) -> Iterator[subprocess.Popen[str]]:
+        """Start a verb as a shell starts it in the background: SIGINT is ignored at first.
+
+        The caller reads its output until it ends. It does not outlive the context.
+        """
         where = [f"--kubeconfig={self._kubeconfig}", "-n", self._namespace]
+        program = ["env", "--ignore-signal=INT", sys.executable, "-m", "strandline_cli"]
         process = subprocess.Popen(
-            [sys.executable, "-m", "strandline_cli", *verb.split(), *where],
+            [*program, *verb.split(), *where],
             env={**os.environ, "PATH": f"{programs()}:{os.environ['PATH']}"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-        self._group.on_stop(process.kill)
-        return process
+        try:
+            yield process
+            process.wait(VERB_LIMIT_SECONDS)
+        finally:
+            process.kill()
+            process.communicate()
 
     def call(self, verb: str, *, status: int = 0) -> str:
         """Run a verb to its end, which must have this exit code; return what it printed."""
-        process = self.start(verb)
-        printed, _ = process.communicate(timeout=VERB_LIMIT_SECONDS)
+        with self.running(verb) as process:
+            printed, _ = process.communicate(timeout=VERB_LIMIT_SECONDS)
         assert process.returncode == status, printed
         return printed
 
@@ -131,7 +141,7 @@ def test_a_person_moves_a_partition_under_load_and_takes_a_move_back(
     assert "no partition moves" in person.call("reassign --status")
     # A broker that is away holds the next move up, so that there is something to take back.
     group.brokers[0].kill()
-    with person.start("reassign moved/0 --to 0,1,2") as process:
+    with person.running("reassign moved/0 --to 0,1,2") as process:
         assert process.stdout is not None
         waits = next(line for line in process.stdout if "it waits to add 0" in line)
         assert waits.startswith("moved/0: ")

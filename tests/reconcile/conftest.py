@@ -9,7 +9,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ class OperatorProcess:
         folder: Path,
         *values: str,
         release: str = "strandline",
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.plane = plane
         self.namespace = namespace
@@ -55,6 +56,7 @@ class OperatorProcess:
             "HTTP_PORT": str(self.http_port),
             "METRICS_PORT": str(self.metrics_port),
             "POD_NAME": "operator-1",
+            **(environment or {}),
         }
         self.process: subprocess.Popen[bytes] | None = None
 

@@ -22,10 +22,11 @@ def run_killed_after_each_write(
     """Start the operator again and again; return how often it was killed.
 
     begin gives it something to do. A start ends with a write that is not about the operator's
-    Lease, which kills it, or with is_done, both within_ms.
+    Lease, which kills it, or with is_done, both within_ms. Afterwards it does not run.
     """
     operator.kill()
-    proxy = ApiProxy(operator.kubeconfig, folder)
+    direct = operator.kubeconfig
+    proxy = ApiProxy(direct, folder)
     proxy.after = partial(_kill_after, operator)
     proxy.start()
     operator.use_kubeconfig(proxy.kubeconfig)
@@ -40,6 +41,7 @@ def run_killed_after_each_write(
             killed += 1
     finally:
         operator.kill()
+        operator.use_kubeconfig(direct)
         proxy.stop()
 
 

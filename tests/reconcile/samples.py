@@ -146,7 +146,7 @@ class World:
         del self._objects[kind.kind, name]
         self.cache.remove(kind, name)
 
-    def perform(self, actions: list[Action]) -> None:
+    def perform(self, actions: Sequence[Action]) -> None:
         """Store the objects that the actions write, as the API server would."""
         for action in actions:
             match action:

@@ -21,7 +21,7 @@ from strandline_operator.apply import Applier, PartitionNotCreated
 from strandline_operator.observe import Cache
 from strandline_operator.observed import ObjectRef
 from strandline_operator.operator_config import FIELD_MANAGER, OperatorConfig
-from strandline_operator.plan import plan_topic
+from strandline_operator.plan_topics import plan_topic
 from strandline_operator.reconcile import now_text
 from tests.support import strandline_objects as objects
 from tests.support.api_server import Manifest

@@ -20,7 +20,8 @@ from strandline_operator.apply import PartitionNotCreated
 from strandline_operator.broker_settings import wanted_digest
 from strandline_operator.conditions import NAMED_MAX, Readiness, listed
 from strandline_operator.observe import read_cluster
-from strandline_operator.plan import plan_cluster, plan_topic
+from strandline_operator.plan import plan_cluster
+from strandline_operator.plan_topics import plan_topic
 from strandline_operator.pods import read_pod
 from strandline_operator.refusals import FAILURES_TOLD, refusal_of
 from tests.chart.cases import COMPLETE
@@ -103,6 +104,7 @@ def test_a_healthy_cluster_says_so_in_every_condition() -> None:
         "Rolling": "False",
         "DisruptionAllowed": "True",
         "Reconciled": "True",
+        "Scaling": "False",
     }
     assert {each["observedGeneration"] for each in conditions.values()} == {1}
 
@@ -165,6 +167,7 @@ def test_a_refused_action_of_a_cluster_is_told_once_and_until_it_succeeds() -> N
         "Rolling": "Unknown NotReconciled",
         "DisruptionAllowed": "True OneBrokerMayGo",
         "Reconciled": "False Forbidden",
+        "Scaling": "False ScalingDone",
         "Stalled": "True Forbidden",
     }
     assert found["Reconciled"]["message"] == REFUSAL.message
@@ -276,7 +279,11 @@ def test_a_pod_of_somebody_else_is_not_kept() -> None:
 def test_a_topic_under_min_isr_is_not_ready_and_names_its_partitions() -> None:
     world = running(led(0, isr=[0, 1]), led(1, isr=[1], leader=1))
     found = conditions_after(world, topic_planned(world), "orders")
-    assert shown(found) == {"Ready": "False UnderMinIsr", "Reconciled": "True AllApplied"}
+    assert shown(found) == {
+        "Ready": "False UnderMinIsr",
+        "Reconciled": "True AllApplied",
+        "ConfigApplied": "Unknown NotTold",
+    }
     assert "orders-1 (ISR [1] of [0, 1, 2], min 2)" in found["Ready"]["message"]
     assert "orders-0" not in found["Ready"]["message"]
 
@@ -288,9 +295,14 @@ def test_a_topic_whose_partitions_are_being_created_is_reconciling() -> None:
         "Ready": "False CreatingPartitions",
         "Reconciled": "False CreatingPartitions",
         "Reconciling": "True CreatingPartitions",
+        "ConfigApplied": "Unknown NoReplicas",
     }
     found = conditions_after(world, topic_planned(world), "orders")
-    assert shown(found) == {"Ready": "False PartitionsOffline", "Reconciled": "True AllApplied"}
+    assert shown(found) == {
+        "Ready": "False PartitionsOffline",
+        "Reconciled": "True AllApplied",
+        "ConfigApplied": "Unknown NoReplicas",
+    }
 
 
 def test_a_refusal_of_a_topic_keeps_what_its_status_must_hold() -> None:

@@ -26,7 +26,8 @@ ALLOW = "strandline.dev/deletion=allowed"
 @pytest.fixture
 def policy(control_plane: ControlPlane, crds: None, namespace: str) -> Iterator[None]:
     """Install the chart's policy on deletions for the test's namespace alone."""
-    found = {item["kind"]: item for item in rendered.render_definitions()}
+    items = rendered.render_definitions()
+    found = {item["kind"]: item for item in items if "deletion." in item["metadata"]["name"]}
     name = f"deletion.{namespace}"
     rules = found["ValidatingAdmissionPolicy"]
     binding = found["ValidatingAdmissionPolicyBinding"]

@@ -13,6 +13,8 @@ import pytest
 
 from strandline.kube.cluster_records import cluster_record_from_object, cluster_record_status
 from strandline.kube.objects import (
+    applied_config,
+    applied_config_status,
     broker_from_object,
     broker_status,
     controller_record_from_object,
@@ -24,8 +26,10 @@ from strandline.kube.objects import (
 from strandline.model import StoredTopic
 from strandline_operator import kinds
 from strandline_operator.actions import Action
+from strandline_operator.external import EXTERNAL_IP, nodes_asked_for
 from strandline_operator.observe import read_cluster, read_topic
-from strandline_operator.plan import plan_cluster, plan_topic
+from strandline_operator.plan import plan_cluster
+from strandline_operator.plan_topics import plan_topic
 from strandline_operator.pod_settings import NodeSpread
 from strandline_operator.topic_settings import effective_config
 from tests.chart.cases import COMPLETE, NOW, leaves
@@ -66,12 +70,21 @@ def of_topic(topic: Manifest) -> tuple[list[Action], StoredTopic | None]:
     return plan_topic(*found, CONFIG, now=NOW), obeyed_by_brokers
 
 
-def of_cluster_and_its_topics(cluster: Manifest) -> tuple[list[Action], dict[str, int]]:
-    """Return what a cluster makes the operator do, and the settings of a topic without its own."""
+Effects = tuple[list[Action], dict[str, int], set[str] | None]
+
+
+def of_cluster_and_its_topics(cluster: Manifest) -> Effects:
+    """Return what a cluster makes the operator do, the settings of a topic, and the nodes it reads.
+
+    The topic has no settings of its own; the nodes are those that brokers get an ExternalIP of.
+    """
+    observed = World(cluster).cache.cluster(kinds.name_of(cluster))
+    assert observed is not None
     topic = read_topic(
         stored("ReplicatedTopic", {**COMPLETE["ReplicatedTopic"]["spec"], "config": {}})
     )
-    return of_cluster(cluster), effective_config(topic, read_cluster(cluster))
+    config = effective_config(topic, read_cluster(cluster))
+    return of_cluster(cluster), config, nodes_asked_for(*observed)
 
 
 OBEYS: dict[str, Callable[[Manifest], object]] = {
@@ -91,6 +104,8 @@ def other(value: Any) -> Any:
     """Return another value of the same type; of an enum that the operator reads another member."""
     if value in tuple(NodeSpread):
         return next(each for each in NodeSpread if each != value)
+    if value == EXTERNAL_IP:
+        return "InternalIP"
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
@@ -121,7 +136,9 @@ def test_another_value_of_a_field_has_another_effect(kind: str, path: str) -> No
         holder = holder[each.removesuffix("[]")]
         holder = holder[0] if each.endswith("[]") else holder
     holder[field] = other(holder[field])
-    assert OBEYS[kind](stored(kind, spec)) != OBEYS[kind](stored(kind))
+    has_status = kind == "Broker"
+    obeyed = OBEYS[kind](stored(kind, spec, status=has_status))
+    assert obeyed != OBEYS[kind](stored(kind, status=has_status))
 
 
 def written_by_the_operator(actions: list[Action]) -> set[str]:
@@ -148,4 +165,8 @@ def test_every_field_of_a_status_is_written() -> None:
     by_operator = written_by_the_operator(of_cluster(stored("BrokerCluster")))
     assert by_brokers | by_operator == set(leaves(COMPLETE["BrokerCluster"]["status"]))
     actions, _ = of_topic(stored("ReplicatedTopic"))
-    assert written_by_the_operator(actions) == set(leaves(COMPLETE["ReplicatedTopic"]["status"]))
+    topic = COMPLETE["ReplicatedTopic"]["status"]
+    told = {
+        f"appliedConfig.{path}" for path in leaves(applied_config_status(applied_config(topic)))
+    }
+    assert written_by_the_operator(actions) | told == set(leaves(topic))

@@ -8,7 +8,7 @@ import pytest
 
 from strandline.errors import StoreForbidden
 from strandline_operator import kinds
-from strandline_operator.actions import Action, GrowClaim, ReleasePods
+from strandline_operator.actions import Action, GrowClaim, PostEvent, ReleasePods
 from strandline_operator.conditions import Readiness
 from strandline_operator.plan import plan_cluster
 from strandline_operator.pod_settings import canonical_quantity, quantity_bytes
@@ -123,6 +123,11 @@ def test_the_end_of_a_growth_is_an_event_and_a_resize_that_waits_is_named() -> N
     world.put(claim(1, "2Gi", "2Gi"))
     done = "tell about BrokerCluster default: all volumes have at least spec.storage.size, which"
     assert sentences(world, "tell") == [f"{done} is 2Gi"]
+    for each in planned(world):
+        assert sentences(world, "tell") == [f"{done} is 2Gi"], "told until the Event is written"
+        world.perform([each])
+        if isinstance(each, PostEvent):
+            break
     world.perform(planned(world))
     assert too_small(world) == ("", "")
     assert sentences(world) == []

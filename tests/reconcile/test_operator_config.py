@@ -30,7 +30,7 @@ def environment(tmp_path: Path, text: str = GOOD, **variables: str) -> dict[str,
 
 def test_every_setting_of_the_chart_is_read(tmp_path: Path) -> None:
     assert load_operator_config(
-        environment(tmp_path, HTTP_PORT="0", POD_NAME="me")
+        environment(tmp_path, HTTP_PORT="0", POD_NAME="me", DEFINITIONS_LOOK_SECONDS="3600")
     ) == OperatorConfig(
         namespace="here",
         identity="me",
@@ -43,6 +43,7 @@ def test_every_setting_of_the_chart_is_read(tmp_path: Path) -> None:
         default_cluster={"replicas": 3},
         watched=("one", "two"),
         http_port=0,
+        definitions_look_seconds=3600,
     )
 
 
@@ -80,7 +81,15 @@ def test_a_wrong_file_is_refused_by_the_name_of_its_key(
 
 
 @pytest.mark.parametrize(
-    ("variable", "value"), [("NAMESPACE", ""), ("CONFIG_FILE", "/nowhere"), ("HTTP_PORT", "x")]
+    ("variable", "value"),
+    [
+        ("NAMESPACE", ""),
+        ("CONFIG_FILE", "/nowhere"),
+        ("HTTP_PORT", "x"),
+        ("DEFINITIONS_LOOK_SECONDS", "0"),
+        ("DEFINITIONS_LOOK_SECONDS", "3601"),
+        ("DEFINITIONS_LOOK_SECONDS", "1.5"),
+    ],
 )
 def test_a_wrong_variable_is_refused_by_its_name(tmp_path: Path, variable: str, value: str) -> None:
     with pytest.raises(ConfigError, match=variable):

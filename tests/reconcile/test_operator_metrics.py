@@ -47,22 +47,28 @@ def condition(name: str, status: str) -> ConditionSample:
 
 def test_passes_are_there_from_the_start_and_counted_by_kind_and_result() -> None:
     metrics = OperatorMetrics()
-    text = metrics.text(queue_length=0, conditions=())
+    text = metrics.text(is_ready=True, queue_length=0, conditions=())
     total, labels = "strandline_operator_reconciles_total", {"kind": "BrokerCluster"}
     assert value(text, total, **labels, result="failed") == 0
     metrics.pass_ended("BrokerCluster", is_done=False, seconds=0.2)
     metrics.pass_ended("BrokerCluster", is_done=True, seconds=0.2)
-    text = metrics.text(queue_length=4, conditions=())
+    text = metrics.text(is_ready=True, queue_length=4, conditions=())
     assert value(text, total, **labels, result="failed") == 1
     assert value(text, total, **labels, result="done") == 1
     assert value(text, "strandline_operator_reconcile_seconds_count", **labels) == 2
     assert value(text, "strandline_operator_queue_length") == 4
 
 
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_readiness_is_a_gauge(is_ready: bool) -> None:
+    text = OperatorMetrics().text(is_ready=is_ready, queue_length=0, conditions=())
+    assert value(text, "strandline_operator_ready") == is_ready
+
+
 def test_requests_are_counted_as_brokers_count_theirs() -> None:
     metrics = OperatorMetrics()
     metrics.request_done(RequestDone(verb="apply", resource="services", code="403", seconds=0.1))
-    text = metrics.text(queue_length=0, conditions=())
+    text = metrics.text(is_ready=True, queue_length=0, conditions=())
     labels = {"verb": "apply", "resource": "services", "code": "403"}
     assert value(text, "strandline_kubernetes_requests_total", **labels) == 1
 
@@ -71,9 +77,9 @@ def test_requests_are_counted_as_brokers_count_theirs() -> None:
 def test_a_condition_is_a_gauge_that_goes_with_its_object(status: str, shown: int) -> None:
     metrics = OperatorMetrics()
     name = "strandline_operator_condition"
-    text = metrics.text(queue_length=0, conditions=[condition("default", status)])
+    text = metrics.text(is_ready=True, queue_length=0, conditions=[condition("default", status)])
     assert value(text, name, **READY) == shown
-    text = metrics.text(queue_length=0, conditions=[condition("other", "True")])
+    text = metrics.text(is_ready=True, queue_length=0, conditions=[condition("other", "True")])
     assert value(text, name, **READY) is None
 
 

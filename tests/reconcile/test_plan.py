@@ -20,7 +20,8 @@ from strandline_operator.actions import (
 )
 from strandline_operator.observe import read_cluster
 from strandline_operator.operator_config import CONFIG_MAPS_KEPT, OperatorConfig
-from strandline_operator.plan import plan_cluster, plan_topic
+from strandline_operator.plan import plan_cluster
+from strandline_operator.plan_topics import plan_topic
 from tests.chart.cases import COMPLETE
 
 from .samples import CONFIG, LATER, NOW, Manifest, World, cluster, made, partition, topic
@@ -61,6 +62,7 @@ WITHOUT_BROKERS = [
     ("Rolling", "Unknown"),
     ("DisruptionAllowed", "True"),
     ("Reconciled", "True"),
+    ("Scaling", "False"),
 ]
 """Conditions of a cluster whose objects are written and whose brokers have not started yet."""
 
@@ -226,6 +228,8 @@ def test_a_cluster_created_again_adopts_what_runs_and_keeps_its_brokers() -> Non
     plan = cluster_plan(world)
     assert sentences(plan)[0] == "status of BrokerCluster default: BrokersLeftOut"
     assert not any(isinstance(action, ApplyObject) for action in plan)
+    world.perform(plan)
+    assert cluster_plan(world) == [], "it does not give replicas away, as one that shrinks does"
 
 
 def test_a_cluster_is_ready_with_all_brokers_and_a_controller() -> None:
@@ -446,7 +450,11 @@ def test_a_second_object_of_a_partition_is_told_of_once_until_it_is_gone() -> No
     world.remove(kinds.PARTITION, "copy-0")
     world.perform(topic_plan(world))
     conditions = world.get(kinds.TOPIC, "orders")["status"]["conditions"]
-    assert [condition["type"] for condition in conditions] == ["Ready", "Reconciled"]
+    assert [condition["type"] for condition in conditions] == [
+        "Ready",
+        "Reconciled",
+        "ConfigApplied",
+    ]
 
 
 def test_of_two_topics_with_one_name_the_younger_is_refused() -> None:

@@ -46,6 +46,8 @@ def test_a_key_is_marked_with_the_version_that_first_had_it() -> None:
         "log.dir.fill.max": 2,
         "log.trash.retention.ms": 2,
         "log.trash.retention.bytes": 2,
+        "leader.replication.throttled.rate": 4,
+        "follower.replication.throttled.rate": 5,
     }, "a new key gets the next version: brokers of this one must know that they cannot know it"
     text = file_text({"log.roll.ms": 5, "log.segment.bytes": 20_000})
     assert yaml.safe_load(text)["keys.since"] == {"log.roll.ms": 2}

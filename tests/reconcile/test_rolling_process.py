@@ -205,6 +205,24 @@ def test_an_image_that_cannot_be_pulled_costs_one_pod_and_going_back_replaces_it
     assert {each: cluster.uid(each) for each in (1, 2)} == {each: before[each] for each in (1, 2)}
 
 
+def test_a_broker_that_reads_its_logs_is_not_restarted_until_it_has(
+    operator: OperatorProcess,
+) -> None:
+    """Its pod is of an old revision, unready, and not the one that it registered from."""
+    cluster = Cluster(operator)
+    operator.kubectl("delete", "pod", "default-0", "--wait=false")
+    cluster.wait_for_replacement(0, cluster.uids())
+    reads = {"readingLogs": f"{cluster.uid(0)}/2"}
+    patch_status(operator, BROKERS, "default-0", reads)
+    before = cluster.uids()
+    cluster.set_label("new")
+    cluster.wait_for_rolling("True WaitingForLogs", "brokers [0] read their logs")
+    assert cluster.uids() == before
+    patch_status(operator, BROKERS, "default-0", {"readingLogs": None})
+    cluster.wake(0)
+    cluster.wait_for_replacement(0, before)
+
+
 @pytest.mark.timeout(300)
 def test_an_operator_killed_after_each_of_its_writes_restarts_every_broker_once(
     operator: OperatorProcess, tmp_path: Path

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from aiohttp import ClientSession
 
 from strandline_operator import kinds, operator_config
-from strandline_operator.probes import Health
+from strandline_operator.probes import Health, serve
 from strandline_operator.registry import make_kopf_settings
-from strandline_operator.watches import Watches
+from strandline_operator.watches import Watches, monotonic_ms
+from tests.support.ports import free_port
 
 TOPICS = kinds.TOPIC.resource.path("here")
 CLUSTERS = kinds.CLUSTER.resource.path("here")
@@ -101,3 +105,25 @@ def test_a_second_list_of_a_kind_is_told_and_the_first_is_not() -> None:
     assert told == []
     made.on_listed(TOPICS)
     assert told == ["again"]
+
+
+def test_the_probe_of_life_names_a_watch_that_is_not_asked_for_any_more() -> None:
+    """The answer itself, over HTTP: what makes a kubelet start another process."""
+    port = free_port()
+
+    async def answers() -> list[tuple[int, str]]:
+        health, found = Health(), list[tuple[int, str]]()
+        async with serve(health, port), ClientSession() as session:
+            for since_ms in (0, STUCK + 1_000):
+                asked_ms = monotonic_ms() - since_ms
+                made = Watches([TOPICS], now_ms=asked_ms, on_listed_again=lambda: None)
+                made.on_asked(TOPICS, asked_ms)
+                health.started(made)
+                async with session.get(f"http://127.0.0.1:{port}/live") as response:
+                    found.append((response.status, await response.text()))
+        return found
+
+    alive, stuck = asyncio.run(answers())
+    assert alive == (200, "ok")
+    assert stuck[0] == 503
+    assert stuck[1].startswith(f"watch {TOPICS}: not asked for in ")

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from strandline_operator.work_queue import ReconcileKey, WorkQueue
+from strandline_operator.work_queue import Pause, ReconcileKey, WorkQueue
 from tests.support.eventually import aeventually
 
 A = ReconcileKey(kind="ReplicatedTopic", name="a")
@@ -23,13 +23,18 @@ def test_a_paused_queue_begins_nothing_and_forgets_nothing() -> None:
             return True
 
         queue = WorkQueue(work)
-        queue.pause()
+        queue.pause(Pause.NO_LEASE)
+        queue.pause(Pause.OLD_DEFINITIONS)
         running = asyncio.create_task(queue.run())
         queue.add(A)
         for _ in range(10):
             await asyncio.sleep(0)
         assert begun == []
-        queue.resume()
+        queue.resume(Pause.OLD_DEFINITIONS)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert begun == [], "one reason is left"
+        queue.resume(Pause.NO_LEASE)
         await aeventually(lambda: begun == [A], LIMIT_MS, "begun")
         queue.stop()
         await running

@@ -146,13 +146,19 @@ def configure(
     unclean: bool | None = None,
     segment_bytes: int | None = None,
     flush_messages: int | None = None,
+    digest: str = "",
 ) -> None:
-    """Change the topic's configuration in the store; only a controller informs brokers of it."""
+    """Change the topic's configuration in the store; only a controller informs brokers of it.
+
+    With digest= the controller tells in the topic's status which brokers work with it.
+    """
     (found,) = story.world.store.topics.values()
     settings = found.settings
     story.world.put_topic(
         replace(
             found,
+            resource_version=story.world.store.next_version(),
+            config_digest=digest,
             min_insync_replicas=min_isr or found.min_insync_replicas,
             unclean_leader_election=found.unclean_leader_election if unclean is None else unclean,
             settings=replace(

@@ -45,6 +45,7 @@ MESSAGES: dict[str, type] = {
         effects.ReadLease,
         effects.WriteLease,
         effects.ReadEpochFloor,
+        effects.ReadControllerRecord,
         effects.WriteControllerRecord,
         effects.LoadCluster,
         effects.ReadStoredPartition,

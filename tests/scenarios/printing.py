@@ -17,7 +17,7 @@ from strandline.model import (
 )
 from tests.support.world.values import NAME
 
-HIDDEN_FIELDS = frozenset({"tp", "topic_name", "log_start_offset", "records"})
+HIDDEN_FIELDS = frozenset({"resource_version", "tp", "topic_name", "log_start_offset", "records"})
 
 
 def line(item: object) -> str:

@@ -14,10 +14,15 @@ from tests.support.control_plane import ControlPlane
 from tests.support.eventually import eventually
 
 PARTITIONS = 3
+BROKERS = 3
+"""As many as `strandline_objects.cluster` has."""
 
 
 class AttendedGroup:
-    """Three running brokers of a namespace of their own, and the operator of that namespace."""
+    """Running brokers of a namespace of their own, and the operator of that namespace.
+
+    There may be more brokers than the cluster has at first; a test starts these itself.
+    """
 
     def __init__(
         self,
@@ -25,6 +30,8 @@ class AttendedGroup:
         namespace: str,
         folder: Path,
         settings: dict[str, object] | None = None,
+        *,
+        brokers: int = BROKERS,
     ) -> None:
         self.plane = plane
         self.namespace = namespace
@@ -32,15 +39,30 @@ class AttendedGroup:
         plane.apply([objects.cluster(namespace)])
         account = objects.broker_account(plane, namespace)
         self.group = BrokerGroup(
-            folder, plane, namespace, kubeconfig=account, settings=settings, has_operator=True
+            folder,
+            plane,
+            namespace,
+            brokers=brokers,
+            kubeconfig=account,
+            settings=settings,
+            has_operator=True,
         )
         self.kubernetes = Kubernetes(plane.kubeconfig, namespace, programs())
 
     def start(self) -> None:
         """Start the operator, then the brokers; wait until all serve clients."""
         self.operator.start()
-        self.wait_for(lambda: self.operator.get("broker", f"{objects.CLUSTER}-2"), "Brokers")
-        self.group.start()
+        self.start_brokers(BROKERS)
+
+    def start_brokers(self, count: int) -> None:
+        """Start the first brokers that do not run, as kubelets do with their pods."""
+        last = f"{objects.CLUSTER}-{count - 1}"
+        self.wait_for(lambda: self.operator.get("broker", last), "Brokers")
+        started = [broker for broker in self.group.brokers[:count] if not broker.runs()]
+        for broker in started:
+            broker.start()
+        for broker in started:
+            self.group.wait_ready(broker)
 
     def stop(self) -> None:
         """End everything."""

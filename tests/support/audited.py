@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 ACCOUNTS: Final = {
     re.compile(r"strandline-operator"): "operator",
-    re.compile(r"brokers|.+-broker"): "broker",
+    re.compile(r".+-broker"): "broker",
 }
 """Whole names of ServiceAccounts to the program that uses them."""
 _PREFIX: Final = "system:serviceaccount:"

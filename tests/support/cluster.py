@@ -27,6 +27,8 @@ from tests.support.commands import (
 
 WORKERS = 3
 """One node for each of three brokers, besides the control plane's node."""
+WORKERS_FOR_FIVE = 4
+"""One node for each of five brokers, the control plane's among them."""
 
 UP_LIMIT_SECONDS = 300
 """Bound of a start, which takes 15 to 55 s with four nodes."""
@@ -53,11 +55,11 @@ class Cluster(ApiServer):
         self.used_since = datetime.now(tz=UTC).isoformat()
 
     @classmethod
-    def running_or_started(cls) -> Cluster:
-        """Return the cluster that is up, or start one."""
+    def running_or_started(cls, workers: int = WORKERS) -> Cluster:
+        """Return the cluster that is up, or start one with so many nodes beside the first."""
         cluster = cls()
         if not cluster.is_up():
-            _script("up", "--workers", str(WORKERS), limit_seconds=UP_LIMIT_SECONDS)
+            _script("up", "--workers", str(workers), limit_seconds=UP_LIMIT_SECONDS)
             cluster.started_here = True
         return cluster
 
@@ -122,6 +124,24 @@ class Cluster(ApiServer):
         finally:
             for port in ports:
                 _forward("stop", str(port))
+
+    @contextmanager
+    def load_balancer(self) -> Iterator[None]:
+        """Let Services of type LoadBalancer have addresses of this machine, as a platform would."""
+        _script("load-balancer", "start", limit_seconds=COMMAND_LIMIT_SECONDS)
+        try:
+            yield
+        finally:
+            _script("load-balancer", "stop", limit_seconds=COMMAND_LIMIT_SECONDS)
+
+    @contextmanager
+    def policies(self) -> Iterator[None]:
+        """Let the pods that run now receive only what the NetworkPolicies of now allow."""
+        _script("policies", "enforce", limit_seconds=COMMAND_LIMIT_SECONDS)
+        try:
+            yield
+        finally:
+            _script("policies", "lift", limit_seconds=COMMAND_LIMIT_SECONDS)
 
     def nodes(self) -> list[str]:
         """Return the names of all nodes, the control plane's first."""

@@ -17,6 +17,7 @@ DOCUMENTS = ("README.md", "docs/*.md", "helm/*/templates/NOTES.txt")
 PROGRAMS = {"docker", "helm", "kcat", "kind", "kubectl", "make", "python", "strandline"}
 HEADING = re.compile(r"^#{1,3} (?P<title>.+)$")
 COMMENT = re.compile(r"\s{2,}# .*$")
+PROPERTIES = re.compile(r"^```properties\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 BLANKS_MIN = {".md": 4, ".txt": 2}
 """By suffix, the blanks that make a block."""
 
@@ -72,3 +73,14 @@ def under(document: str, heading: str) -> list[str]:
     if not found:
         raise LookupError(f"{document}: no command under {heading!r}")
     return found
+
+
+def properties_under(document: str, heading: str) -> dict[str, str]:
+    """Return the properties of Java's client that a page gives under a heading, at least one."""
+    _, _, section = (REPOSITORY / document).read_text().partition(f"# {heading}\n")
+    found = PROPERTIES.search(re.split(r"^#{2,3} ", section, flags=re.MULTILINE)[0])
+    lines = found["text"].splitlines() if found else []
+    pairs = [line.partition("=")[::2] for line in lines if line and not line.startswith("#")]
+    if not pairs:
+        raise LookupError(f"{document}: no properties under {heading!r}")
+    return dict(pairs)

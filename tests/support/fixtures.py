@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster import Cluster
+from tests.support.cluster import WORKERS, WORKERS_FOR_FIVE, Cluster
 from tests.support.control_plane import ControlPlane
 from tests.support.prometheus_program import PrometheusProgram, prepared_programs
 from tests.support.strandline_objects import install_crds
@@ -52,9 +52,10 @@ def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> It
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """Provide a cluster with nodes, the same for the whole session; left up if it was up."""
-    cluster = Cluster.running_or_started()
+    is_long = request.config.getoption("tier") == "long"
+    cluster = Cluster.running_or_started(WORKERS_FOR_FIVE if is_long else WORKERS)
     yield cluster
     cluster.release()
 

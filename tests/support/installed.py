@@ -7,6 +7,7 @@ a user sees.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,7 +35,11 @@ HELM_LIMIT_SECONDS = 130
 
 
 class Installed:
-    """A release, and the topics and loads of the tests that share it."""
+    """A release, and the topics and loads of the tests that share it.
+
+    Its operator lives in the namespace home, and watches the one that has topics and brokers; by
+    default they are the same.
+    """
 
     def __init__(
         self,
@@ -43,10 +48,12 @@ class Installed:
         images: dict[str, str],
         *more: str,
         chart: Path = CHART,
+        home: str = "",
     ) -> None:
         self.cluster = cluster
         self.images = images
         self.kubernetes = Kubernetes(cluster.kubeconfig, namespace, programs())
+        self.home = self.kubernetes.in_namespace(home or namespace)
         # They belong to the whole cluster, so a release of another namespace may own them.
         install_crds(cluster)
         self.helm("install", images, *more, chart=chart)
@@ -55,7 +62,9 @@ class Installed:
         """Install or upgrade the release with these images and more values."""
         values = ["defaultCluster.spec.timing=demo"]
         values += [*release.image_values(images, "broker", "operator"), *more]
-        self.kubernetes.helm(
+        if self.home.namespace != self.kubernetes.namespace:
+            values += [f"watchNamespaces={{{self.kubernetes.namespace}}}"]
+        self.home.helm(
             *(verb, release.RELEASE, str(chart), "--wait", "--timeout=120s"),
             *(f"--set={value}" for value in values),
             limit_seconds=HELM_LIMIT_SECONDS,
@@ -140,7 +149,7 @@ class Installed:
 
     def operator_pods(self) -> list[str]:
         """Return the names of the operator's pods, including those that are ending."""
-        found = self.kubernetes.get("pods", "-l", "app.kubernetes.io/component=operator")
+        found = self.home.get("pods", "-l", "app.kubernetes.io/component=operator")
         return [each["metadata"]["name"] for each in found["items"]]
 
     @contextmanager
@@ -162,6 +171,30 @@ class Installed:
             kubernetes.kubectl("delete", "pod", pod, "--wait=false")
 
 
+@contextmanager
+def release_of(
+    cluster: Cluster, title: str, *values: str, apart: bool = False
+) -> Iterator[Installed]:
+    """Provide a release with these values in a restricted namespace of its own.
+
+    If it is apart, its operator has another namespace than its brokers.
+    """
+    images = cluster.load_images("broker", "operator", "client")
+    namespace = f"{title}-{uuid.uuid4().hex[:8]}"
+    home = f"{namespace}-home" if apart else namespace
+    made = dict.fromkeys((namespace, home))
+    for each in made:
+        cluster.create_restricted_namespace(each)
+    try:
+        yield Installed(cluster, namespace, images, *values, home=home)
+    finally:
+        if apart:
+            # A namespace does not hold the right to list nodes.
+            there = Kubernetes(cluster.kubeconfig, home, programs())
+            there.helm("uninstall", release.RELEASE, "--ignore-not-found")
+        cluster.kubectl("delete", "namespace", *made, "--wait=false")
+
+
 class UnderLoad(under_load.UnderLoad):
     """A topic under load, and the checks of its faults and of its history."""
 
@@ -178,6 +211,7 @@ class UnderLoad(under_load.UnderLoad):
         verdict = self.judge(self.settle(READY_LIMIT_SECONDS))
         print(f"acked {verdict.acked} unknown {verdict.unknown} lost {verdict.lost}")
         assert verdict.is_valid, verdict.findings
+        assert verdict.unknown == 0, "the load gives nothing up"
         assert self.vacuity(verdict) == []
         assert verdict.read >= verdict.acked
         return verdict

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 
-PORTS = range(20_000, 32_000)
-"""Below the kernel's range for outgoing connections, so that a port is free after a restart."""
+WORKERS_MAX = 4
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS_MAX
+PORTS = range(20_000 + WORKER, 32_000, WORKERS_MAX)
+"""Below the kernel's range for outgoing connections, so that a port is free after a restart.
+
+Each worker of pytest-xdist has its own, because a port is taken some time after it was chosen. The
+ports below are those of control planes.
+"""
 
 
 def free_port() -> int:

@@ -22,15 +22,20 @@ IMAGES = tuple(
 GROUP = "strandline.dev"
 VERSION = "v1alpha1"
 CLUSTER = "demo"
+OWN_CLUSTER = "own-cluster.strandline.dev"
+"""The policy that keeps brokers from writing to other clusters, and its binding."""
 
 KINDS = ("brokerclusters", "replicatedtopics", "brokers", "partitions")
 
 
 def install_crds(control_plane: ApiServer) -> None:
-    """Install the CRDs of their chart, without its policy on deletions."""
-    control_plane.apply(
-        [item for item in rendered(CRDS_CHART) if item["kind"] == "CustomResourceDefinition"]
-    )
+    """Install the CRDs of their chart and its policy on what brokers may write.
+
+    The policy on deletions is left out: tests delete objects in passing.
+    """
+    items = rendered(CRDS_CHART)
+    control_plane.apply([item for item in items if item["kind"] == "CustomResourceDefinition"])
+    control_plane.apply([item for item in items if item["metadata"]["name"] == OWN_CLUSTER])
     names = [f"crd/{plural}.{GROUP}" for plural in KINDS]
     control_plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", *names)
 
@@ -48,8 +53,8 @@ def rendered_operator(namespace: str, *options: str) -> list[Manifest]:
     return rendered(CHART, "-n", namespace, *IMAGES, *options)
 
 
-def broker_account(control_plane: ControlPlane, namespace: str) -> Path:
-    """Make a ServiceAccount with the chart's Role for brokers; return its kubeconfig."""
+def broker_account(control_plane: ControlPlane, namespace: str, cluster: str = CLUSTER) -> Path:
+    """Make a cluster's ServiceAccount with the chart's Role for brokers; return its kubeconfig."""
     kept = "helm.sh/resource-policy"
     roles = [
         item
@@ -57,9 +62,11 @@ def broker_account(control_plane: ControlPlane, namespace: str) -> Path:
         if item["kind"] == "Role" and kept in item["metadata"].get("annotations", {})
     ]
     assert len(roles) == 1, "the brokers' Role is the only one that the chart keeps on uninstall"
-    metadata = {"name": "brokers", "namespace": namespace}
+    metadata = {"name": f"{cluster}-broker", "namespace": namespace}
     role_name = roles[0]["metadata"]["name"]
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+    # With the label an operator takes it for its own.
+    labelled = {**metadata, "labels": {"strandline.dev/cluster": cluster}}
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": labelled}
     binding = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "RoleBinding",
@@ -73,7 +80,7 @@ def broker_account(control_plane: ControlPlane, namespace: str) -> Path:
     }
     role = {**roles[0], "metadata": {"name": role_name, "namespace": namespace}}
     control_plane.apply([account, role, binding])
-    return control_plane.service_account_kubeconfig(namespace, "brokers")
+    return control_plane.service_account_kubeconfig(namespace, metadata["name"])
 
 
 def _object(kind: str, name: str, namespace: str, spec: dict[str, Any]) -> Manifest:

@@ -33,7 +33,7 @@ def found(folder: Path, *lines: str, since: str = "") -> set[str]:
     return {str(each) for each in audited.read(folder, since=since)}
 
 
-@pytest.mark.parametrize("account", ["brokers", "default-broker"])
+@pytest.mark.parametrize("account", ["demo-broker", "default-broker"])
 def test_requests_of_brokers_are_read(tmp_path: Path, account: str) -> None:
     about: Any = {"resource": "partitions", "apiGroup": "strandline.dev", "subresource": "status"}
     lines = (line("update", user=f"here:{account}", **about), line("list", resource="pods"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from .declaration import integer
+from .declaration import INT64_MAX, Applies, integer
 
 _MINUTE_MS = 60_000
 
@@ -47,6 +47,30 @@ class ReplicationConfig:
     fetch_timeout_ms: int = integer("replica.socket.timeout.ms", 30_000, (100, 600_000))
     """A fetch without an answer for this long has failed; must exceed
     replica.fetch.wait.max.ms. Kafka's key and default."""
+
+    copy_rate_max: int = integer(
+        "leader.replication.throttled.rate",
+        32 << 20,
+        (64 << 10, INT64_MAX),
+        since=4,
+        applies=Applies.RUNNING,
+    )
+    """Bytes per second that a broker sends to replicas that are being added, over all partitions it
+    leads; members of the ISR and followers that catch up are never slowed. Above what clients write
+    to these partitions, or the copies never end. Kafka's key; 32 MiB instead of no bound, so that
+    a move does not take a network of 1 Gbit/s from the clients."""
+
+    copy_intake_max: int = integer(
+        "follower.replication.throttled.rate",
+        64 << 20,
+        (64 << 10, INT64_MAX),
+        since=5,
+        applies=Applies.RUNNING,
+    )
+    """Bytes per second that a broker receives for replicas that are being added to it, from all
+    leaders together; what it has in sync, and what it catches up with, is never slowed. Kafka's
+    key; 64 MiB, what two leaders send, instead of no bound: a new broker in a large cluster would
+    otherwise get that of every leader."""
 
     isr_refusal_backoff_ms: int = integer("isr.refusal.backoff.ms", 1_000, (1, 600_000))
     """Pause before a leader repeats an ISR change of a broker that the controller refused."""

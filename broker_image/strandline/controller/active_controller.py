@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable
 from strandline.errors import ErrorCode
 from strandline.model import BrokerId, ControllerEpoch, HolderIdentity, StoredBroker
 
-from .broker_entry import InSession, Live, session_id_of
+from .applied_configs import AppliedConfigs
+from .broker_entry import InSession, Live, RegisteredBroker, session_id_of
 from .brokers import Brokers
 from .cluster_status import ClusterStatus
 from .context import ControllerContext
@@ -69,6 +70,7 @@ class ActiveController:
         self.reload = _ClusterReload(context)
         self.shutdowns = Shutdowns(context, self.reconciler)
         self.cluster_status = ClusterStatus(context)
+        self.applied_configs = AppliedConfigs(context)
         self._new_request_id = new_request_id
         self._broker_reads: dict[int, BrokerId] = {}
 
@@ -83,6 +85,7 @@ class ActiveController:
             self.topics.next_wakeup_ms,
             self.shutdowns.next_wakeup_ms,
             self.cluster_status.next_wakeup_ms,
+            self.applied_configs.next_wakeup_ms,
         )
         return min((ms for ms in due if ms is not None), default=None)
 
@@ -92,6 +95,7 @@ class ActiveController:
         effects.extend(self.propagator.flush(now_ms))
         effects.extend(self.liveness.tick(now_ms))
         effects.extend(self.cluster_status.tick(now_ms))
+        effects.extend(self.applied_configs.tick(now_ms))
         effects.extend(self.topics.tick(now_ms))
         for name in self.moves.take_ready():
             self.reconciler.queue(name, now_ms)
@@ -122,6 +126,11 @@ class ActiveController:
         """Take note of a Broker. A higher broker epoch ends the former one (KIP-380)."""
         former = self.brokers.entries.get(stored.broker_id)
         if not self.brokers.register(stored, now_ms):
+            if isinstance(former, RegisteredBroker) and former.is_gone != self.brokers.is_gone(
+                stored.broker_id
+            ):
+                for name in self.table.waiting_for_all():
+                    self.reconciler.queue(name, now_ms)
             return []
         effects: list[ControllerEffect] = []
         if isinstance(former, Live):

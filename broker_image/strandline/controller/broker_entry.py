@@ -75,6 +75,11 @@ class RegisteredBroker:
         """The registered epoch, which every command to the broker carries."""
         return self.registration.broker_epoch
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether nobody waits for it: it was removed after its last replica (ADR 0059)."""
+        return self.registration.is_removed and not isinstance(self, InSession)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live(RegisteredBroker):

@@ -23,6 +23,7 @@ from .broker_entry import (
     InSession,
     Live,
     ProbeDue,
+    RegisteredBroker,
     Suspicion,
     Unregistered,
     WithoutSession,
@@ -68,6 +69,11 @@ class Brokers:
     def registered(self) -> set[BrokerId]:
         """Return the brokers that have a registration."""
         return {each for each, entry in self.entries.items() if registration_of(entry) is not None}
+
+    def is_gone(self, broker_id: BrokerId) -> bool:
+        """Tell whether nobody waits for a broker any more."""
+        entry = self.entries.get(broker_id)
+        return isinstance(entry, RegisteredBroker) and entry.is_gone
 
     def in_session(self, broker_id: BrokerId, session_id: int) -> InSession | None:
         """Return the broker's session if it has this id, None otherwise."""

@@ -106,6 +106,7 @@ class Controller:
         effects.extend(self._follow_election())
         if self._active is not None:
             effects.extend(self._active.advance(now_ms))
+            self._active.applied_configs.note_sent(effects, now_ms)
         return effects
 
     def _handle(self, event: ControllerEvent, now_ms: int) -> list[ControllerEffect]:

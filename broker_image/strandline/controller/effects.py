@@ -26,6 +26,7 @@ from strandline.model import (
 )
 
 from .notices import ControllerNotice
+from .topic_effects import TellAppliedConfig
 
 # --- commands on the store --------------------------------------------------------------
 
@@ -279,12 +280,9 @@ SessionEffect = (
     | ReplyAlterPartition
     | ReplyControlledShutdown
 )
+_Election = ReadLease | WriteLease | ReadEpochFloor | ReadControllerRecord | WriteControllerRecord
 ControllerEffect = (
-    ReadLease
-    | WriteLease
-    | ReadEpochFloor
-    | ReadControllerRecord
-    | WriteControllerRecord
+    _Election
     | LoadCluster
     | StopWatching
     | ReadStoredPartition
@@ -293,6 +291,7 @@ ControllerEffect = (
     | ReadTopics
     | ReadClusterRecord
     | WriteClusterRecord
+    | TellAppliedConfig
     | ProbeBroker
     | ProbeLeaseHolder
     | SessionEffect

@@ -23,9 +23,13 @@ def asked_about_lost(
     """Return the brokers that may have data of a partition whose object is new, None for unknown.
 
     Every registered broker may: the partition may have moved before (ADR 0057). A person may give
-    up those that the spec does not assign.
+    up those that the spec does not assign; the cluster has done so with those that it removed.
     """
-    registered = (each for each, entry in brokers.items() if isinstance(entry, RegisteredBroker))
+    registered = (
+        each
+        for each, entry in brokers.items()
+        if isinstance(entry, RegisteredBroker) and not entry.is_gone
+    )
     others = frozenset(registered) - stored.rebuild_without
     return [brokers.get(each) for each in sorted(others.union(stored.assigned))]
 

@@ -196,6 +196,7 @@ class ObjectEventHandler:
         if active.topics.is_confirmed(topic.topic_id):
             return []
         known = active.topics.keep(topic)
+        active.applied_configs.topic_changed(topic, now_ms)
         if known is not None and known.settings != topic.settings:
             active.propagator.settings_changed(topic)
         effects: list[ControllerEffect] = []
@@ -231,6 +232,7 @@ class ObjectEventHandler:
     def _delete_topic(self, topic_id: TopicId) -> list[ControllerEffect]:
         active = self._active
         effects: list[ControllerEffect] = []
+        active.applied_configs.forget(topic_id)
         for name in active.table.of_topic(topic_id):
             effects.extend(active.reconciler.forget(name))
         active.table.forget_aside(each.name for each in active.table.aside_of(topic_id))

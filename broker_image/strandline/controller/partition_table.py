@@ -69,10 +69,13 @@ class PartitionTable:
         found = []
         for name, entry in self._sorted():
             state, has_log = entry.stored.state, entry.stored.tp in session.hosted
-            waits = state is None or state.reason == STATE_LOST
-            if waits or (has_log and state and session.broker_id not in state.replicas):
+            if _waits(entry) or (has_log and state and session.broker_id not in state.replicas):
                 found.append(name)
         return found
+
+    def waiting_for_all(self) -> list[str]:
+        """Return the partitions that wait for all brokers of the cluster."""
+        return [name for name, entry in self._sorted() if _waits(entry)]
 
     def counts(self, partition: StoredPartition, topic: StoredTopic | None) -> bool:
         """Tell whether this object is the one that counts of its partition."""
@@ -132,3 +135,8 @@ class PartitionTable:
 
 def _leader(entry: PartitionEntry) -> BrokerId | None:
     return None if entry.stored.state is None else entry.stored.state.leader
+
+
+def _waits(entry: PartitionEntry) -> bool:
+    state = entry.stored.state
+    return state is None or state.reason == STATE_LOST

@@ -200,7 +200,9 @@ def may_differ(replicas: Iterable[HostedReplica]) -> bool:
 
 
 def _is_away(broker: BrokerEntry) -> bool:
-    return isinstance(broker, RegisteredBroker) and not isinstance(broker, InSession)
+    return isinstance(broker, RegisteredBroker) and not (
+        isinstance(broker, InSession) or broker.is_gone
+    )
 
 
 def fence(

@@ -81,3 +81,11 @@ class ControllerTiming:
     """Strays in `BrokerCluster.status`; those on disk and those deleted last come first."""
     stray_partitions_max: int = 5_000
     """Partitions of all these strays together, about 50 bytes each."""
+    applied_configs_period_ms: int = 500
+    """The controller tells who applied a topic's settings so long after the first of them did."""
+    applied_configs_at_once_max: int = 20
+    """Topics that it tells of in one period."""
+    applied_configs_retry_ms: int = 10_000
+    """It tells again what a topic's status does not show after so long."""
+    unanswered_commands_max: int = 1_000
+    """LeaderAndIsr and full states of one broker whose responses the controller awaits."""

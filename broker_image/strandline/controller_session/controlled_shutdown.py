@@ -1,7 +1,8 @@
 """How long a stopping broker waits until the controller has moved its leaders.
 
-One object per stop, used by `ControllerSession` alone. A broker that leads no partition does not
-wait for a controller; one that leads asks again until all leaders have moved or none moves.
+One object per stop, used by `ControllerSession` alone. To lead means here: a partition that has
+other replicas. A broker that leads none does not wait for a controller; one that leads asks again
+until all leaders have moved and it follows them itself, or none moves.
 
 Source: Kafka 3.9 KafkaServer.controlledShutdown, without its fixed number of retries
 """
@@ -49,14 +50,18 @@ class ControlledShutdown:
     def on_response(
         self, response: ShutdownResponse, *, leads: bool, now_ms: int
     ) -> ShutdownEnded | ShutdownProgressed | None:
-        """Judge a response; ignore one to an earlier request. None: `on_time` asks again."""
+        """Judge a response; ignore one to an earlier request. None: `on_time` asks again.
+
+        The last commands arrive just before the response and are written to disk first: a broker
+        that still leads has clients left to tell of the next leader.
+        """
         if not self._is_in_flight or response.request_id != self._request_id:
             return None
         if response.error is not ErrorCode.NONE:
             return self._judge_no_response(leads=leads, now_ms=now_ms)
         self._pause(now_ms)
         remaining = response.remaining
-        if remaining == 0:
+        if remaining == 0 and not leads:
             return ShutdownEnded(outcome=ShutdownOutcome.ALL_MOVED, remaining=0)
         if self._least_remaining is None or remaining < self._least_remaining:
             self._least_remaining, self._moved_at_ms = remaining, now_ms

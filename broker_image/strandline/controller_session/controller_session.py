@@ -33,7 +33,7 @@ from .effects import (
 )
 from .events import Event
 from .holder_connection import HolderConnection
-from .hosting import BrokerReport, HostedReplicas, leads_any, waits_for_rebuild
+from .hosting import BrokerReport, HostedReplicas, leads_replicated, waits_for_rebuild
 from .metadata_cache import MetadataCache
 from .timing import ControllerSessionTiming
 
@@ -192,7 +192,7 @@ class ControllerSession:
     def _on_shutdown_time(self, now_ms: int) -> list[Effect]:
         if self._shutdown is None:
             return []
-        leads, has_session = leads_any(self._replicas), self.connection.is_open
+        leads, has_session = leads_replicated(self._replicas), self.connection.is_open
         decided = self._shutdown.on_time(has_session=has_session, leads=leads, now_ms=now_ms)
         return self._continue_shutdown(decided)
 
@@ -201,7 +201,7 @@ class ControllerSession:
     ) -> list[Effect]:
         if self._shutdown is None:
             return []
-        leads = leads_any(self._replicas)
+        leads = leads_replicated(self._replicas)
         decided = self._shutdown.on_response(response, leads=leads, now_ms=now_ms)
         return self._continue_shutdown(decided)
 

@@ -66,9 +66,9 @@ def hosted_by(replicas: HostedReplicas) -> tuple[HostedReplica, ...]:
     )
 
 
-def leads_any(replicas: HostedReplicas) -> bool:
-    """Tell whether this broker leads a partition."""
-    return any(view.role is RoleName.LEADER for view in replicas.views())
+def leads_replicated(replicas: HostedReplicas) -> bool:
+    """Tell whether this broker leads a partition that has other replicas."""
+    return any(view.role is RoleName.LEADER and len(view.replicas) > 1 for view in replicas.views())
 
 
 def waits_for_rebuild(replicas: HostedReplicas, response: ReplyLeaderAndIsr) -> bool:

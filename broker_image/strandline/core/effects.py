@@ -179,6 +179,7 @@ class LogReadInfo:
     """What may be read of one partition: [from_offset, up_to_offset), or an error.
 
     from_offset == up_to_offset means: no records, but the high watermark is news.
+    is_copy: for a replica that is being added and that no commit waits for.
     """
 
     tp: TopicPartition
@@ -188,13 +189,14 @@ class LogReadInfo:
     from_offset: int
     up_to_offset: int
     diverging: EpochEndOffset | None = None
+    is_copy: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyFetch:
     """Respond to a follower; partitions without news are left out.
 
-    The shell reads the partitions in this order, and may read less than a range.
+    The shell reads the partitions in this order, and may read less than a range, of a copy nothing.
     """
 
     request_id: int

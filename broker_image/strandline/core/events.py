@@ -28,6 +28,8 @@ from strandline.model import (
     TopicPartition,
 )
 
+from .copy_quota import CopyIntakeChanged
+
 RecordsHandle = NewType("RecordsHandle", object)
 """Records that a shell holds, checked; the core carries the handle and never looks into it."""
 NO_RECORDS = RecordsHandle(())
@@ -192,6 +194,7 @@ class FollowerFetchReceived:
 
     without_records: the follower has no room for records (ADR 0050). It tells what it has, so that
     the leader can commit it, and learns high watermarks and where to truncate.
+    copies_after_ms: records of a copy (`LogReadInfo`) are no reason to respond sooner (ADR 0061).
     """
 
     request_id: int
@@ -201,13 +204,15 @@ class FollowerFetchReceived:
     max_wait_ms: int
     partitions: tuple[FetchPartition, ...]
     without_records: bool = False
+    copies_after_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedPartition:
     """One partition of a leader's response; batches are contiguous, ascending, CRC-checked.
 
-    `AppendAsFollower` carries their records back. A response with diverging has no batches.
+    `AppendAsFollower` carries their records back, of record_bytes. A response with diverging has
+    no batches.
     """
 
     tp: TopicPartition
@@ -216,6 +221,7 @@ class FetchedPartition:
     log_start_offset: int
     batches: tuple[BatchSpan, ...] = ()
     records: RecordsHandle = NO_RECORDS
+    record_bytes: int = 0
     diverging: EpochEndOffset | None = None
 
 
@@ -269,8 +275,9 @@ ControlEvent = (
     | StatePersisted
     | ReplicaLoaded
     | LogDirectoryLost
+    | CopyIntakeChanged
 )
-"""Events that change roles, or which followers count."""
+"""Events that change roles, which followers count, or how fast copies come."""
 
 LogEvent = DeleteRecordsReceived | RetentionReached | LogStartPersisted | LogFlushed
 """Events that move the start or the durable end of a log."""

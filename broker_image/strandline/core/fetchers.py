@@ -4,7 +4,8 @@
 removes partitions as their roles change. A `Fetcher` changes its own fields alone.
 A partition may become ready while its leader holds a fetch. A new fetch then supersedes the held
 one: the leader ends the old fetch, and the fetcher drops its response by the request id. Otherwise
-every election would cost a long poll.
+every election would cost a long poll. While the copies of this broker have used up what they may
+bring, they are left out of fetches (ADR 0063); members of an ISR never wait for them.
 Invariant: a response is taken only for the outstanding request.
 """
 
@@ -16,8 +17,9 @@ from dataclasses import dataclass, field
 from strandline.model import NO_LEADER, BrokerId, TopicPartition
 
 from .broker_context import BrokerContext
+from .copy_quota import CopyQuota
 from .effects import Effect, SendFetch
-from .events import FetchPartition, FetchResponseReceived
+from .events import FetchedPartition, FetchPartition, FetchResponseReceived
 from .follower import FollowerReplica
 
 
@@ -38,11 +40,13 @@ class Fetcher:
     those that became ready after the outstanding fetch was sent, delayed maps those that wait to
     the end of their wait. A fetch tells the leader that this broker has all below its offset, so a
     partition waits until that is on disk; flushed are those whose wait ended after the outstanding
-    fetch was sent, and found_waiting is one that waited when somebody last looked.
+    fetch was sent, and found_waiting is one that waited when somebody last looked. copies is the
+    quota of all fetchers.
     """
 
     leader: BrokerId
     context: BrokerContext
+    copies: CopyQuota
     fetch_order: dict[TopicPartition, FollowerReplica] = field(default_factory=dict)
     not_yet_fetched: dict[TopicPartition, None] = field(default_factory=dict)
     flushed: dict[TopicPartition, None] = field(default_factory=dict)
@@ -111,6 +115,8 @@ class Fetcher:
             self.not_yet_fetched[tp] = None
         if now_ms < self.paused_until_ms or (self.outstanding and not self._may_supersede()):
             return []
+        if self._holds_copies(now_ms) and self.outstanding and not self._may_supersede():
+            return []
         ready = [tp for tp in self.fetch_order if self._is_ready(tp)]
         return [self._send(ready, now_ms)] if ready else []
 
@@ -122,6 +128,31 @@ class Fetcher:
         elif any(map(self._is_ready, self.fetch_order)):
             times.append(self.paused_until_ms)
         return max(min(times), self.paused_until_ms) if times else None
+
+    def _holds_copies(self, now_ms: int) -> bool:
+        """Let copies wait while what they may bring is used up; tell whether there are such."""
+        wait_ms = self.copies.wait_ms(self.leader, now_ms)
+        if wait_ms == 0:
+            return False
+        broker_id = self.context.broker_id
+        ready = (each for each in self.fetch_order.items() if self._is_ready(each[0]))
+        held = [tp for tp, replica in ready if replica.is_copy(broker_id)]
+        for tp in held:
+            self.delay(tp, now_ms + wait_ms)
+            self.flushed.pop(tp, None)
+        if held:
+            self.copies.note_refused(self.leader, now_ms)
+        return bool(held)
+
+    def note_copied(self, fetched: FetchedPartition) -> None:
+        """Count records of a copy, also those that come too late to be of use."""
+        replica = self.fetch_order.get(fetched.tp)
+        if (
+            fetched.record_bytes > 0
+            and replica is not None
+            and replica.is_copy(self.context.broker_id)
+        ):
+            self.copies.note_copied(self.leader, fetched.record_bytes)
 
     def _may_supersede(self) -> bool:
         """Tell whether a new fetch is worth the response that the outstanding one may get.
@@ -174,6 +205,7 @@ class Fetchers:
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
+        self._copies = CopyQuota(rate=context.settings.copy_intake_max)
         self._by_leader: dict[BrokerId, Fetcher] = {}
         self._leader_of: dict[TopicPartition, BrokerId] = {}
 
@@ -188,7 +220,7 @@ class Fetchers:
         self.forget(tp)
         if replica.fenced or replica.leader == NO_LEADER:
             return
-        new = Fetcher(leader=replica.leader, context=self._context)
+        new = Fetcher(leader=replica.leader, context=self._context, copies=self._copies)
         self._by_leader.setdefault(replica.leader, new).add(tp, replica)
         self._leader_of[tp] = replica.leader
 
@@ -205,6 +237,9 @@ class Fetchers:
     def on_fetch_response(self, event: FetchResponseReceived, now_ms: int) -> list[Effect]:
         """Hand each part of a response to its replica, and decide when the replica fetches next."""
         fetcher = self._by_leader.get(event.leader)
+        if fetcher is not None:
+            for each in event.partitions:
+                fetcher.note_copied(each)
         outstanding = None if fetcher is None else fetcher.take_outstanding(event.request_id)
         if fetcher is None or outstanding is None:
             return []
@@ -225,6 +260,10 @@ class Fetchers:
             if fetched.batches:
                 fetcher.send_to_back(fetched.tp)
         return effects
+
+    def change_copy_intake(self, rate: int) -> None:
+        """Let copies bring so many bytes per second from now on."""
+        self._copies.change_rate(rate)
 
     def refetch(self, tp: TopicPartition) -> None:
         """Tell a partition's leader of the log start that is on disk now, also in mid-wait."""

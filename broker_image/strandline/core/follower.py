@@ -30,7 +30,8 @@ class FollowerReplica:
     """The following replica of a partition during one leader epoch.
 
     A fenced replica fetches nothing: a later request of the controller is on its way.
-    delayed_until_ms is in the past unless the last fetch was refused.
+    delayed_until_ms is in the past unless the last fetch was refused. leaders_high_watermark is the
+    last that the leader told in this epoch, None before.
     """
 
     log: LocalLog
@@ -38,6 +39,7 @@ class FollowerReplica:
     delayed_until_ms: int = 0
     refusals: int = 0
     fenced: bool = False
+    leaders_high_watermark: int | None = None
 
     @property
     def leader(self) -> BrokerId:
@@ -48,6 +50,19 @@ class FollowerReplica:
     def leader_epoch(self) -> LeaderEpoch:
         """The epoch under which this replica follows."""
         return self.state.leader_epoch
+
+    def is_copy(self, broker_id: BrokerId) -> bool:
+        """Tell whether this broker is being added, and no commit waits for what it receives.
+
+        Who has all that the leader told to be committed is none: every member of the ISR has it,
+        also one that did not hear yet that it joined.
+
+        Source:  Kafka 3.9 ReplicaFetcherThread.shouldFollowerThrottle
+        """
+        if broker_id not in self.state.adding_replicas or self.state.entry_of(broker_id):
+            return False
+        told = self.leaders_high_watermark
+        return told is None or self.log.log_end_offset < told
 
     def fetch(self) -> FetchPartition:
         """Return what to fetch next."""
@@ -81,6 +96,7 @@ class FollowerReplica:
                 effects = self._truncate(response.diverging, response.log_start_offset)
                 settled = bool(effects)
             case ErrorCode.NONE:
+                self.leaders_high_watermark = response.high_watermark
                 effects = self._append(response)
                 settled = bool(effects) or not response.batches
                 if settled:

@@ -1,7 +1,8 @@
 """Fetches of followers, on the leader: counted on arrival, then completed or held back.
 
 A fetch counts once, when it arrives. After a wait, which `Requests` ends, its partitions are read
-again, and the second read does not count.
+again, and the second read does not count. Which replicas are copies is decided here; how fast they
+may copy is the shell's affair (ADR 0061).
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from strandline.errors import ErrorCode
-from strandline.model import TopicPartition
+from strandline.model import BrokerId, TopicPartition
 
 from .effects import Effect, LogReadInfo, ReplyFetch
 from .events import FetchPartition, FollowerFetchReceived
+from .isr import maximal_isr
 from .leader import LeaderReplica
 from .notices import fenced
 from .partition import Partition
@@ -56,9 +58,13 @@ class FollowerFetches:
             else:
                 read, counted = _count(leader, event, fetch, now_ms)
                 effects += counted
-                reads.append(_for(delayed, read))
-        if event.max_wait_ms > 0 and reads and not any(map(_is_urgent, reads)):
-            self._purgatory.add(delayed)
+                reads.append(_for(delayed, read, leader))
+        waiting_copies = frozenset[TopicPartition]()
+        if event.copies_after_ms > 0:
+            waiting_copies = frozenset(read.tp for read in reads if read.is_copy)
+        urgent = (_is_urgent(read) for read in reads if read.tp not in waiting_copies)
+        if event.max_wait_ms > 0 and reads and not any(urgent):
+            self._purgatory.add(_with_copies_later(delayed, waiting_copies, event, now_ms))
             return effects
         return [*effects, _reply(delayed, reads)]
 
@@ -92,7 +98,7 @@ class FollowerFetches:
                 error = ErrorCode.UNKNOWN_LEADER_EPOCH
                 reads.append(refused(fetch.tp, fetch.fetch_offset, error, leader))
             else:
-                reads.append(_for(delayed, read_for_follower(leader, fetch)))
+                reads.append(_for(delayed, read_for_follower(leader, fetch), leader))
         return reads
 
 
@@ -110,9 +116,40 @@ def _delayed(event: FollowerFetchReceived, now_ms: int) -> DelayedFollowerFetch:
     )
 
 
-def _for(delayed: DelayedFollowerFetch, read: LogReadInfo) -> LogReadInfo:
-    """Leave out the records that a follower has no room for."""
-    return replace(read, up_to_offset=read.from_offset) if delayed.without_records else read
+def _with_copies_later(
+    delayed: DelayedFollowerFetch,
+    copies: frozenset[TopicPartition],
+    event: FollowerFetchReceived,
+    now_ms: int,
+) -> DelayedFollowerFetch:
+    """Let a fetch wait until its copies may go on, or for news of its other partitions."""
+    if not copies:
+        return delayed
+    return replace(
+        delayed,
+        watched=delayed.watched - copies,
+        deadline_ms=now_ms + min(event.max_wait_ms, event.copies_after_ms),
+    )
+
+
+def _for(delayed: DelayedFollowerFetch, read: LogReadInfo, leader: LeaderReplica) -> LogReadInfo:
+    """Leave out records that a follower has no room for; mark those for a copy."""
+    if delayed.without_records:
+        return replace(read, up_to_offset=read.from_offset)
+    if read.from_offset < read.up_to_offset and _is_copy(leader, delayed.follower):
+        return replace(read, is_copy=True)
+    return read
+
+
+def _is_copy(leader: LeaderReplica, follower: BrokerId) -> bool:
+    """Tell whether a replica is being added and nothing is committed by what it has.
+
+    A replica that may be in the ISR already holds commits back: it is none.
+
+    Source:  Kafka 3.9 ReplicaManager.shouldLeaderThrottle
+    """
+    is_added = follower in leader.state.adding_replicas
+    return is_added and follower not in maximal_isr(leader.proposer.isr)
 
 
 def _reply(delayed: DelayedFollowerFetch, reads: Sequence[LogReadInfo]) -> ReplyFetch:

@@ -15,6 +15,7 @@ from strandline.model import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartit
 
 from .broker_context import BrokerContext
 from .controller_requests import ControllerRequests
+from .copy_quota import CopyIntakeChanged
 from .effects import Effect, WriteHighWatermarkCheckpoint
 from .events import (
     AlterPartitionResponseReceived,
@@ -162,6 +163,9 @@ class Replicas:
                 return self._controller_requests.on_state_persisted(event, now_ms)
             case ReplicaLoaded():
                 self._controller_requests.on_replica_loaded(event)
+                return []
+            case CopyIntakeChanged():
+                self._fetchers.change_copy_intake(event.rate)
                 return []
             case LogDirectoryLost():
                 return self._controller_requests.on_log_directory_lost(event)

@@ -27,6 +27,8 @@ class CoreSettings:
     isr_request_backoff_ms: int
     purgatory_requests_max: int
     controller_requests_waiting_max: int
+    copy_intake_max: int
+    """Bytes per second of copies with which this broker begins; `CopyIntakeChanged` tells more."""
 
     def backoff_ms(self, failures: int) -> int:
         """Return the pause after that many refused or broken fetches in a row, at least one."""

@@ -22,6 +22,7 @@ from strandline.config.kubernetes import KubernetesConfig
 from strandline.errors import ObjectMalformed, StoreConflict
 from strandline.log_fields import fields
 from strandline.model import (
+    AppliedConfig,
     BrokerEpoch,
     BrokerId,
     ClusterRecord,
@@ -39,6 +40,7 @@ from .cluster_records import cluster_record_from_object, cluster_record_status
 from .objects import (
     API_VERSION,
     CLUSTER_LABEL,
+    applied_config_status,
     broker_from_object,
     broker_status,
     controller_record_from_object,
@@ -74,6 +76,7 @@ class ClusterStore:
     cluster: str
     wall_time_us: Callable[[], int]
     on_sign_of_life: Callable[[str], None] = lambda _: None
+    on_watch_end: Callable[[str], None] = lambda _: None
 
     @property
     def _of_cluster(self) -> dict[str, str]:
@@ -178,6 +181,23 @@ class ClusterStore:
         """Yield changes of this cluster's topics after a resourceVersion; see `follow`."""
         return self._watch(TOPICS, self._own_topic, resource_version, {})
 
+    async def apply_applied_config(
+        self, name: str, resource_version: str, applied: AppliedConfig
+    ) -> None:
+        """Say in the ReplicatedTopic that was read at a resourceVersion who applied its settings.
+
+        The other fields of the status belong to the operator.
+
+        Raises:  as put_partition_status does; StoreForbidden under an earlier Role of the brokers
+        """
+        body = self._status_body(
+            "ReplicatedTopic",
+            name,
+            resource_version,
+            {"appliedConfig": applied_config_status(applied)},
+        )
+        await self.api.apply(TOPICS, self.namespace, body, subresource="status")
+
     async def get_controller_record(self) -> ControllerRecord | None:
         """Read who is recorded as controller: no holder at first; None without a BrokerCluster."""
         return await self._get(CLUSTERS, controller_record_from_object, self.cluster)
@@ -250,7 +270,11 @@ class ClusterStore:
         self, resource: Resource, kind: str, name: str, resource_version: str, status: Object
     ) -> Object:
         """Replace a status; the API server keeps spec and labels as stored."""
-        body = {
+        body = self._status_body(kind, name, resource_version, status)
+        return await self.api.put(resource, self.namespace, body, subresource="status")
+
+    def _status_body(self, kind: str, name: str, resource_version: str, status: Object) -> Object:
+        return {
             "apiVersion": API_VERSION,
             "kind": kind,
             "metadata": {
@@ -260,7 +284,6 @@ class ClusterStore:
             },
             "status": status,
         }
-        return await self.api.put(resource, self.namespace, body, subresource="status")
 
     async def _watch(
         self,
@@ -277,6 +300,7 @@ class ClusterStore:
             settings=self.settings,
             selector=selector,
             on_sign_of_life=self.on_sign_of_life,
+            on_end=self.on_watch_end,
         )
         async with aclosing(events):
             async for event in events:

@@ -35,6 +35,7 @@ class LeaseStore:
     _: KW_ONLY
     namespace: str
     on_sign_of_life: Callable[[str], None] = lambda _: None
+    on_watch_end: Callable[[str], None] = lambda _: None
     _metadata: Object = field(default_factory=dict, init=False)
 
     async def get(self, name: str) -> LeaseRecord | None:
@@ -82,6 +83,7 @@ class LeaseStore:
             selector=_only(name),
             timeout_seconds=timeout_seconds,
             on_sign_of_life=self.on_sign_of_life,
+            on_end=self.on_watch_end,
         )
         async with aclosing(events):
             async for event in events:

@@ -6,7 +6,10 @@ raises `ObjectMalformed` with the object's name and the field: no epoch is ever 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -16,6 +19,7 @@ from strandline.model import (
     NO_LEADER,
     UNLIMITED,
     AdvertisedAddress,
+    AppliedConfig,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -41,6 +45,7 @@ Object = dict[str, Any]
 API_VERSION: Final = "strandline.dev/v1alpha1"
 CONTROLLER_EPOCH_ANNOTATION: Final = "strandline.dev/controller-epoch"
 _EPOCH_TEXT: Final = re.compile("[0-9]{1,10}")
+_DIGEST_LENGTH: Final = 16
 _EPOCH_MAX: Final = (1 << 31) - 1
 """The greatest controller epoch that a Partition may have."""
 CLUSTER_LABEL: Final = "strandline.dev/cluster"
@@ -253,7 +258,9 @@ def broker_from_object(value: Object) -> StoredBroker:
         name=metadata.text("name"),
         resource_version=metadata.text("resourceVersion"),
         broker_id=broker_id,
-        registration=_registration(broker_id, status) if status else None,
+        registration=(
+            _registration(broker_id, status, is_removed=spec.flag("removed")) if status else None
+        ),
         external=_external(spec.fields("external")) if spec.has("external") else None,
         settings=spec.numbers("config"),
     )
@@ -265,7 +272,7 @@ def _external(address: Fields) -> AdvertisedAddress:
     )
 
 
-def _registration(broker_id: BrokerId, status: Fields) -> Registration:
+def _registration(broker_id: BrokerId, status: Fields, *, is_removed: bool) -> Registration:
     clean_since = status.integer("cleanSinceEpoch", minimum=1)
     broker_epoch = status.integer("brokerEpoch", minimum=clean_since)
     return Registration(
@@ -289,12 +296,14 @@ def _registration(broker_id: BrokerId, status: Fields) -> Registration:
         volume_full=status.flag("volumeFull"),
         config_digest=status.optional_text("configDigest"),
         config_refused=status.optional_text("configRefused"),
+        reading_logs=status.optional_text("readingLogs"),
+        is_removed=is_removed,
     )
 
 
 def broker_status(registration: Registration) -> Object:
     """Return Broker.status without empty texts, which its schema refuses, and without a no."""
-    status: Object = {
+    return {
         "brokerEpoch": registration.broker_epoch,
         "cleanSinceEpoch": registration.clean_since_epoch,
         "incarnation": registration.incarnation,
@@ -304,15 +313,14 @@ def broker_status(registration: Registration) -> Object:
         ],
         "logDirId": registration.log_dir_id,
         "protocolVersion": registration.protocol_version,
-    }
-    if registration.volume_full:
-        status["volumeFull"] = True
-    return status | _not_empty(
+    } | _not_empty(
+        volumeFull=registration.volume_full,
         bootId=registration.boot_id,
         softwareVersion=registration.software_version,
         rack=registration.rack,
         configDigest=registration.config_digest,
         configRefused=registration.config_refused,
+        readingLogs=registration.reading_logs,
     )
 
 
@@ -335,12 +343,43 @@ def topic_from_object(value: Object) -> StoredTopic | None:
         topic_name=spec.optional_text("topicName") or name,
         min_insync_replicas=effective.integer("minInsyncReplicas", minimum=1),
         unclean_leader_election=spec.flag("uncleanLeaderElection"),
-        settings=TopicSettings(
-            max_message_bytes=effective.integer("maxMessageBytes"),
-            segment_bytes=effective.integer("segmentBytes", minimum=1),
-            flush_messages=effective.integer("flushMessages", minimum=1),
-            **_retention(effective),
-        ),
+        settings=_settings(effective),
+        config_digest=effective_digest(value["status"]["effectiveConfig"]),
+        applied=applied_config(value["status"]),
+    )
+
+
+def applied_config(status: Object) -> AppliedConfig:
+    """Read ReplicatedTopic.status.appliedConfig; the initial one if it is absent."""
+    if status.get("appliedConfig") is None:
+        return AppliedConfig()
+    applied = Fields(status["appliedConfig"], "ReplicatedTopic.status.appliedConfig")
+    return AppliedConfig(digest=applied.text("digest"), brokers=_broker_ids(applied, "brokers"))
+
+
+def applied_config_status(applied: AppliedConfig) -> Object:
+    """Return ReplicatedTopic.status.appliedConfig."""
+    return {"digest": applied.digest, "brokers": list(applied.brokers)}
+
+
+def effective_digest(effective: Object) -> str:
+    """Return the digest of ReplicatedTopic.status.effectiveConfig: of what reaches brokers.
+
+    A field that this version does not know does not count.
+    """
+    found = Fields(effective, "effectiveConfig")
+    least = found.integer("minInsyncReplicas", minimum=1)
+    counted = {"min_insync_replicas": least, **asdict(_settings(found))}
+    canonical = json.dumps(counted, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:_DIGEST_LENGTH]
+
+
+def _settings(effective: Fields) -> TopicSettings:
+    return TopicSettings(
+        max_message_bytes=effective.integer("maxMessageBytes"),
+        segment_bytes=effective.integer("segmentBytes", minimum=1),
+        flush_messages=effective.integer("flushMessages", minimum=1),
+        **_retention(effective),
     )
 
 
@@ -450,8 +489,8 @@ def opened(value: Object, kind: str) -> tuple[Fields, Fields]:
     return root, root.fields("metadata")
 
 
-def _not_empty(**texts: str) -> Object:
-    return {field: text for field, text in texts.items() if text}
+def _not_empty(**values: str | bool) -> Object:
+    return {field: value for field, value in values.items() if value}
 
 
 def _broker_ids(fields: Fields, field: str) -> tuple[BrokerId, ...]:

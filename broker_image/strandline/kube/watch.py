@@ -6,6 +6,7 @@ on raises `WatchExpired`, and the caller must list again.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -50,36 +51,47 @@ async def follow(
     selector: Mapping[str, str] = {},
     timeout_seconds: int = 0,
     on_sign_of_life: Callable[[str], None] = lambda _: None,
+    on_end: Callable[[str], None] = lambda _: None,
 ) -> AsyncGenerator[WatchEvent, None]:
     """Yield every change after a resourceVersion, across ended and broken watches.
 
     While the API server takes no watch, a log line says so at once and then at an interval.
-    on_sign_of_life gets the plural of the resource at each event and bookmark. Each watch lasts
-    timeout_seconds, by default those of the settings.
+    on_sign_of_life gets the plural of the resource at each opening, event and bookmark, and on_end
+    when the caller follows no longer, not when it cannot. Each watch lasts timeout_seconds, by
+    default those of the settings.
 
     Raises:  WatchExpired if changes may have been missed; StoreForbidden
     """
     watched = " with ".join([f"watch of {resource.plural}", *selector.values()])
     report, pauses = WaitingReport(settings), Pauses(settings)
-    while True:
-        watch = api.watch(
-            resource,
-            namespace,
-            resource_version=resource_version,
-            selector=selector,
-            on_open=report.reset,
-            timeout_seconds=timeout_seconds,
-        )
-        try:
-            async with aclosing(watch):
-                async for event in watch:
-                    pauses.reset()
-                    resource_version = event.resource_version
-                    on_sign_of_life(resource.plural)
-                    if event.type != _BOOKMARK:
-                        yield event
-            pauses.reset()
-        except StoreUnavailable as error:
-            report.waiting_for(watched, error)
-        # Pause after an orderly end, too: the API server may end each watch at once.
-        await pauses.pause()
+
+    def opened() -> None:
+        report.reset()
+        on_sign_of_life(resource.plural)
+
+    try:
+        while True:
+            watch = api.watch(
+                resource,
+                namespace,
+                resource_version=resource_version,
+                selector=selector,
+                on_open=opened,
+                timeout_seconds=timeout_seconds,
+            )
+            try:
+                async with aclosing(watch):
+                    async for event in watch:
+                        pauses.reset()
+                        resource_version = event.resource_version
+                        on_sign_of_life(resource.plural)
+                        if event.type != _BOOKMARK:
+                            yield event
+                pauses.reset()
+            except StoreUnavailable as error:
+                report.waiting_for(watched, error)
+            # Pause after an orderly end, too: the API server may end each watch at once.
+            await pauses.pause()
+    except (GeneratorExit, asyncio.CancelledError):
+        on_end(resource.plural)
+        raise

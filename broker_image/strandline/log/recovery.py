@@ -93,18 +93,22 @@ def load_logs(
     persisted: Mapping[TopicPartition, PersistedPartition],
     environment: LogEnvironment,
     before_loss: Callable[[], None],
+    on_remaining: Callable[[int], None] = lambda _: None,
 ) -> LoadedLogs:
     """Open every log of a data directory, with default settings until the controller sends some.
 
     Shape:   persisted is the state file's content
-    Calls:   before_loss for each loss, before its traces are removed
+    Calls:   before_loss for each loss, before its traces are removed; on_remaining with the number
+             of folders that are not loaded yet, and 0 when all is on disk
     Raises:  LogDirectoryFailed if reading or writing fails
     """
     loaded = LoadedLogs(before_loss=before_loss)
     high_watermarks = _read_hint(HighWatermarkCheckpoint(root).read, loaded)
     recovery_points = _read_hint(RecoveryPointCheckpoint(root).read, loaded)
     loaded.log_starts = _read_hint(LogStartCheckpoint(root).read, loaded)
-    for folder in _folders(root, loaded):
+    folders = _folders(root, loaded)
+    for number, folder in enumerate(folders):
+        on_remaining(len(folders) - number)
         tp = parse_folder_name(folder.name)
         if tp is None:
             loaded.warnings.append(f"{folder}: not the folder of a partition")
@@ -130,6 +134,7 @@ def load_logs(
     _report_missing(loaded, persisted, high_watermarks, recovery_points)
     _fsync(loaded.logs, recovery_points, environment)
     _lower_checkpoints(root, loaded.logs, high_watermarks, recovery_points)
+    on_remaining(0)
     return loaded
 
 

@@ -26,8 +26,9 @@ VERB = Verb(
     name="analysis",
     summary="tell from scraped samples which brokers led and were in sync, and when",
     text="""\
-Reads a range of time from Prometheus with Spark, in one process; needs Java, pyspark and pyarrow.
-Exit code 2 means that Prometheus holds no sample of the range.""",
+Reads a range of time from Prometheus, or from a lake that `python -m strandline_analysis.ingest`
+has landed, with Spark, in one process; needs Java and the extra `analysis`.
+Exit code 1 means that Prometheus cannot be read, 2 that there is no sample of the range.""",
     examples=(
         (
             "strandline analysis --prometheus http://127.0.0.1:9090 --out tables",

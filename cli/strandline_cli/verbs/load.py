@@ -73,6 +73,8 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--history-lines", type=whole_number(0), default=0, metavar="N", help=lines)
     summary = "a file that has the figures of the whole time, as JSON"
     add("--summary", type=Path, metavar="FILE", help=summary)
+    goes_on = "go on with the figures that lie in the topic under this id, and keep them there"
+    add("--goes-on", default="", metavar="ID", help=goes_on)
     add("--consume", action="store_true", help="read the topic, too")
     add("--report-seconds", type=positive, default=1.0, metavar="N", help="(1)")
     add("--delivery-timeout-ms", type=whole_number(1), default=60_000, metavar="N", help="(60000)")
@@ -242,7 +244,8 @@ On a cluster `start` makes a Job, and a topic unless you name one; it goes on un
 the cluster meanwhile. `report` tells the longest time without an acknowledgement and when it was,
 latencies, what failed or was retried, and whether each acknowledged record was read at its offset;
 `stop` also compares the newest 100,000 records with the logs of all replicas in sync. A topic of
-its own keeps records for ten minutes. Where the load's pod is replaced its figures begin anew.
+its own keeps records for ten minutes. Where the load's pod is replaced its figures go on: they lie
+in the topic, too. The time without a pod is no gap.
 
 Without such a word it is the program that this Job runs: one idempotent producer with acks=all.
 From time to time a line of JSON tells, per partition, the acknowledgements so far and the longest

@@ -64,6 +64,7 @@ def load(
     *states: tuple[TopicPartition, PersistedPartition],
     clean: bool = False,
     before_loss: Callable[[], None] = lambda: None,
+    on_remaining: Callable[[int], None] = lambda _: None,
 ) -> LoadedLogs:
     return load_logs(
         workshop.root,
@@ -71,4 +72,5 @@ def load(
         persisted=dict(states),
         environment=workshop.environment,
         before_loss=before_loss,
+        on_remaining=on_remaining,
     )

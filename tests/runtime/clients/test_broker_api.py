@@ -96,8 +96,9 @@ class Node:
         )
         clock = Clock()
         self._looked_ms = 0
+        # How full the machine's own disk is must not matter.
         self.space = DiskSpace(
-            folder, fill_max=0.5, now_ms=lambda: self._looked_ms, on_change=lambda _: None
+            folder, fill_max=1.0, now_ms=lambda: self._looked_ms, on_change=lambda _: None
         )
         self._driver: Driver[Event, Effect] = Driver(
             self._replicas,
@@ -127,9 +128,6 @@ class Node:
             on_failure=lambda error: self._driver.submit(self._lose_directory(error)),
         )
         self.store.start()
-        self.space = DiskSpace(
-            folder, fill_max=0.5, now_ms=lambda: self._looked_ms, on_change=lambda _: None
-        )
         self.broker_api = BrokerApi(
             replicas=self._replicas,
             store=self.store,
@@ -485,6 +483,7 @@ def _produce_to(node: Node, topic: str, partitions: int) -> None:
 
 def test_a_full_volume_refuses_new_batches_and_knows_old_ones(tmp_path: Path) -> None:
     async def scenario(node: Node) -> None:
+        node.space.change_fill_max(0.5)
         await node.apply_state(ME, 0)
         assert await node.send(0) == [NONE]
         node.fill_volume(bytes(1 << 20))

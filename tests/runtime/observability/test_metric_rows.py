@@ -30,7 +30,7 @@ from strandline.runtime.observability.notice_reporters import (
     ControllerNoticeReporter,
     CoreNoticeReporter,
 )
-from strandline.runtime.observability.traffic_metrics import ListenerMetrics
+from strandline.runtime.observability.traffic_metrics import ListenerMetrics, ThroughputMetrics
 from tests.processes.test_metrics import RISES
 
 TP = TopicPartition(topic_id=TopicId("t"), partition=0)
@@ -106,6 +106,14 @@ def unsupported(metrics: Metrics) -> None:
     ListenerMetrics(metrics).request_unsupported("JoinGroup", "client")
 
 
+def copied(metrics: Metrics) -> None:
+    ThroughputMetrics(metrics).copied(100)
+
+
+def copy_held_back(metrics: Metrics) -> None:
+    ThroughputMetrics(metrics).copy_held_back()
+
+
 EVENTS: tuple[tuple[Metric, Callable[[Metrics], None]], ...] = (
     (names.ISR_SHRINKS_TOTAL, shrunk),
     (names.ISR_EXPANDS_TOTAL, expanded),
@@ -119,6 +127,8 @@ EVENTS: tuple[tuple[Metric, Callable[[Metrics], None]], ...] = (
     (names.FENCED_REQUESTS_TOTAL, fenced_by_the_controller),
     (names.LEASE_LOST_TOTAL, lease_lost),
     (names.KUBERNETES_CONFLICTS_TOTAL, conflict),
+    (names.COPIED_BYTES_TOTAL, copied),
+    (names.COPIES_HELD_BACK_TOTAL, copy_held_back),
 )
 
 

@@ -12,6 +12,7 @@ from strandline.config.timing import TimingConfig
 from strandline.controller.controller import Controller
 from strandline.core.events import LeaderAndIsrReceived
 from strandline.model import (
+    BrokerId,
     ControllerEpoch,
     IsrEntry,
     LeaderEpoch,
@@ -31,9 +32,9 @@ from tests.support.eventually import aeventually
 LIMIT_MS = 20_000
 
 
-def command(partition: int) -> PartitionCommand:
+def command(partition: int, replicas: tuple[BrokerId, ...] = (ME, OTHER)) -> PartitionCommand:
     state = PartitionState(
-        replicas=(ME, OTHER),
+        replicas=replicas,
         leader=ME,
         leader_epoch=LeaderEpoch(1),
         partition_epoch=PartitionEpoch(1),
@@ -45,13 +46,15 @@ def command(partition: int) -> PartitionCommand:
     return PartitionCommand(tp=tp, topic_name=TOPIC, state=state)
 
 
-async def lead(node: Node, partitions: int) -> ReplicaMetrics:
+async def lead(
+    node: Node, partitions: int, replicas: tuple[BrokerId, ...] = (ME, OTHER)
+) -> ReplicaMetrics:
     """Lead that many partitions and return their metrics."""
     received = LeaderAndIsrReceived(
         request_id=1,
         controller_epoch=ControllerEpoch(1),
         broker_epoch=EPOCH,
-        partitions=tuple(command(each) for each in range(partitions)),
+        partitions=tuple(command(each, replicas) for each in range(partitions)),
     )
     node._driver.submit(received)
 
@@ -94,5 +97,26 @@ def test_a_step_of_a_scrape_costs_the_same_beside_twice_the_partitions(tmp_path:
         ends = families[names.PARTITION_LOG_END_OFFSET.name].samples
         assert [each.labels["partition"] for each in ends] == [str(each) for each in range(150)]
         assert families[names.BROKER_LEADERS.name].samples[0].value == 200
+        assert families[names.BROKER_LEADERS_FOR_OTHERS.name].samples[0].value == 0
 
     with_node(tmp_path, scenario)
+
+
+def test_partitions_led_in_the_place_of_another_broker_are_counted(tmp_path: Path) -> None:
+    async def scenario(node: Node) -> None:
+        _, text = longest_step(await lead(node, 3, replicas=(OTHER, ME)))
+        families = {each.name: each for each in text_string_to_metric_families(text)}
+        assert families[names.BROKER_LEADERS_FOR_OTHERS.name].samples[0].value == 3
+
+    with_node(tmp_path, scenario)
+
+
+def test_a_watch_that_nobody_needs_any_more_has_no_time() -> None:
+    metrics = Metrics()
+    for resource in ("leases", "topics"):
+        metrics.watch_alive(resource)
+    metrics.watch_ended("topics")
+    metrics.watch_ended("topics")
+    name = names.WATCH_LAST_EVENT_TIMESTAMP_SECONDS.name
+    (family,) = [each for each in metrics.registry.collect() if each.name == name]
+    assert [each.labels for each in family.samples] == [{"resource": "leases"}]

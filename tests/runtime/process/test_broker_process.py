@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -271,12 +272,8 @@ def test_a_stop_while_waiting_keeps_the_marker(
     assert restarted(broker)["evidence"] == "CleanShutdown"
 
 
-def test_a_start_that_cannot_read_a_log_is_remembered_by_the_next_one(
-    control_plane: ControlPlane, prepared: str, make_broker: MakeBroker
-) -> None:
-    broker = make_broker()
-    restarted(broker)
-    broker.kill()
+def put_log_that_cannot_be_read(broker: BrokerProgram) -> Path:
+    """Give a stopped broker a log whose read fails; return what has to go to end that."""
     folder = broker.data_dir / "6f1ed002-ab59-4d60-8a05-7f1c0e9a1b2c-0"
     folder.mkdir()
     metadata = PartitionMetadataFile(
@@ -285,6 +282,16 @@ def test_a_start_that_cannot_read_a_log_is_remembered_by_the_next_one(
     write_metadata(folder, metadata)
     segment = folder / ("0" * 20 + ".log")
     segment.mkdir()
+    return segment
+
+
+def test_a_start_that_cannot_read_a_log_is_remembered_by_the_next_one(
+    control_plane: ControlPlane, prepared: str, make_broker: MakeBroker
+) -> None:
+    broker = make_broker()
+    restarted(broker)
+    broker.kill()
+    segment = put_log_that_cannot_be_read(broker)
     broker.start()
     assert broker.exit_status() == 2
     refusal = broker.last_line("refusing to start")
@@ -295,6 +302,28 @@ def test_a_start_that_cannot_read_a_log_is_remembered_by_the_next_one(
     assert epochs(stored_status(control_plane, prepared)) == (3, 3)
     broker.kill()
     assert restarted(broker)["evidence"] == "SameBoot"
+
+
+def test_a_broker_says_that_it_reads_logs_which_nothing_proves(
+    control_plane: ControlPlane, prepared: str, make_broker: MakeBroker
+) -> None:
+    broker = make_broker()
+    before = restarted(broker)
+    registered = stored_status(control_plane, prepared)
+    broker.kill()
+    append_without_fsync(broker)
+    broker.boot(2)
+    segment = put_log_that_cannot_be_read(broker)
+    broker.start()
+    assert broker.exit_status() == 2
+    reading = stored_status(control_plane, prepared)
+    told = reading.pop("readingLogs")
+    assert told.startswith("00000000-0000-4000-8000-000000000001/")
+    assert told != registered["incarnation"]
+    assert reading == registered, "the last registration stays as it was"
+    segment.rmdir()
+    assert restarted(broker)["broker_epoch"] > before["broker_epoch"]
+    assert "readingLogs" not in stored_status(control_plane, prepared)
 
 
 def test_no_permission_refuses_to_start(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from strandline.config.network import GrpcConfig
+from strandline.core.copy_quota import CopyQuota
 from strandline.core.effects import CreateReplica, TruncateTo
 from strandline.core.events import Event, FetchResponseReceived
 from strandline.errors import ErrorCode
@@ -175,4 +176,8 @@ def transport_of(one: Opened, submitted: list[FetchResponseReceived]) -> Replica
         partition_fetch_max_bytes=1 << 20,
         response_max_bytes=1 << 20,
         on_bytes=lambda _direction, _count: None,
+        copies=CopyQuota(rate=1 << 20),
+        on_copied=lambda _count: None,
+        on_copy_held_back=lambda: None,
+        now_ms=lambda: 0,
     )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -132,3 +135,49 @@ def test_a_replica_made_again_is_not_below_the_high_watermark_of_its_former_log(
         assert marks.read() == {OTHER: 0}
 
     with_store(tmp_path, made)
+
+
+def test_a_kill_while_a_replica_is_made_again_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start must not take the log that is yet to be made for one that lost its records."""
+    root = tmp_path / "root"
+    root.mkdir()
+    marks = HighWatermarkCheckpoint(root)
+    copies: list[Path] = []
+
+    async def made(one: Opened) -> None:
+        await one.create(TP)
+        one.perform(append(one, TP))
+        one.perform(WriteHighWatermarkCheckpoint(high_watermarks=((TP, 1),)))
+        await one.until(lambda: marks.read() == {TP: 1}, "high watermark on disk")
+        folder = one.store.logs[TP].folder
+        one.perform(DeleteReplica(tp=TP))
+        await one.until(lambda: not folder.exists(), "log in the trash")
+        with copied_before_every_fsync(monkeypatch, root, copies):
+            await one.create(TP)
+
+    with_store(root, made)
+    assert len(copies) > 3
+
+    async def later(one: Opened) -> None:
+        assert one.loaded.lost == []
+
+    for each in copies:
+        with_store(each, later)
+
+
+@contextmanager
+def copied_before_every_fsync(
+    monkeypatch: pytest.MonkeyPatch, root: Path, copies: list[Path]
+) -> Iterator[None]:
+    """Have the files beside this folder that a process leaves that is killed at an fsync."""
+    really = os.fsync
+
+    def copied(fd: int) -> None:
+        copies.append(shutil.copytree(root, root.with_name(f"copy-{len(copies)}")))
+        really(fd)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", copied)
+        yield

@@ -30,6 +30,7 @@ from strandline.controller.store_events import (
     StoreOutcome,
     TopicsRead,
 )
+from strandline.controller.topic_effects import TellAppliedConfig
 from strandline.model import (
     STATE_LOST,
     ClusterRecord,
@@ -137,6 +138,15 @@ class FakeStore:
         )
         self.cluster = replace(written, deleted_topics=tuple(deleted))
         return self.cluster_record()
+
+    def put_applied(self, told: TellAppliedConfig) -> StoredTopic | None:
+        for found in self.topics.values():
+            if (found.name, found.resource_version) == (told.name, told.resource_version):
+                version = self.next_version()
+                changed = replace(found, resource_version=version, applied=told.applied)
+                self.topics[found.topic_id] = changed
+                return changed
+        return None
 
     def put_status(self, write: WritePartitionStatus) -> StoredPartition | None:
         found = self.partitions.get(write.name)

@@ -46,6 +46,7 @@ from strandline.controller.store_events import (
     TopicObserved,
 )
 from strandline.controller.timing import ControllerTiming
+from strandline.controller.topic_effects import TellAppliedConfig
 from strandline.core.effects import Effect
 from strandline.model import (
     BrokerEpoch,
@@ -393,21 +394,12 @@ class World:
             ):
                 self.happened.append((me, effect))
             match effect:
-                case ProbeBroker():
-                    node.inbox.append(
-                        ProbeResponseReceived(
-                            request_id=effect.request_id,
-                            broker_id=effect.broker_id,
-                            verdict=self.probes.get(effect.broker_id, ProbeVerdict.NO_ANSWER),
-                        )
-                    )
-                case ProbeLeaseHolder():
-                    node.inbox.append(
-                        LeaseHolderProbed(
-                            request_id=effect.request_id,
-                            verdict=self.probes.get(effect.broker_id, ProbeVerdict.NO_ANSWER),
-                        )
-                    )
+                case ProbeBroker() | ProbeLeaseHolder():
+                    node.inbox.append(self._probed(effect))
+                case TellAppliedConfig():
+                    told = self.store.put_applied(effect)
+                    if told is not None:
+                        self.show(TopicObserved(topic=told))
                 case StopWatching():
                     node.watching = False
                 case CloseSession():
@@ -416,6 +408,13 @@ class World:
                     self.sessions = {b: s for b, s in self.sessions.items() if s != ended}
                 case _:
                     self._send(me, effect)
+
+    def _probed(self, probe: ProbeBroker | ProbeLeaseHolder) -> ControllerEvent:
+        asked, about = probe.request_id, probe.broker_id
+        verdict = self.probes.get(about, ProbeVerdict.NO_ANSWER)
+        if isinstance(probe, ProbeLeaseHolder):
+            return LeaseHolderProbed(request_id=asked, verdict=verdict)
+        return ProbeResponseReceived(request_id=asked, broker_id=about, verdict=verdict)
 
     def _send(self, me: str, effect: ControllerEffect) -> None:
         if isinstance(effect, StoreCall):

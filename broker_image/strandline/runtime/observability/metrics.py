@@ -109,8 +109,17 @@ class Metrics:
         if request.code == CONFLICT:
             self.counter(names.KUBERNETES_CONFLICTS_TOTAL).labels(*labels).inc()
 
+    def watch_ended(self, resource: str) -> None:
+        """Forget a watch that nobody needs any more: its time would look like a broken one's.
+
+        Another watch of the same resource shows itself again when it is next opened.
+        """
+        self.gauge(names.WATCH_LAST_EVENT_TIMESTAMP_SECONDS).remove_by_labels(
+            {"resource": resource}
+        )
+
     def watch_alive(self, resource: str) -> None:
-        """Note that a watch delivered an event or bookmark."""
+        """Note that a watch was opened, or delivered an event or bookmark."""
         self.gauge(names.WATCH_LAST_EVENT_TIMESTAMP_SECONDS).labels(resource=resource).set(
             time.time()
         )

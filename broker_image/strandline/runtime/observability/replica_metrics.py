@@ -28,6 +28,7 @@ SET_AS_THEY_CHANGE = (
     names.BROKER_EPOCH,
     names.BROKER_START_TIMESTAMP_SECONDS,
     names.LOG_DIRECTORY_FAILED,
+    names.LOG_RECOVERY_REMAINING_LOGS,
     names.CONTROLLER_ACTIVE,
     names.WATCH_LAST_EVENT_TIMESTAMP_SECONDS,
 )
@@ -136,6 +137,8 @@ class ReplicaMetrics:
         ]
         show(names.BROKER_PARTITIONS, len(views))
         show(names.BROKER_LEADERS, len(led))
+        others = sum(view.original_replicas[0] != self.broker_id for view in led)
+        show(names.BROKER_LEADERS_FOR_OTHERS, others)
         show(names.BROKER_UNDER_REPLICATED_PARTITIONS, sum(isr < ar for isr, ar, _ in sizes))
         show(names.BROKER_UNDER_MIN_ISR_PARTITIONS, sum(isr < least for isr, _, least in sizes))
         show(names.BROKER_AT_MIN_ISR_PARTITIONS, sum(isr == least for isr, _, least in sizes))

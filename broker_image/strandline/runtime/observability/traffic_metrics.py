@@ -45,6 +45,8 @@ class ThroughputMetrics:
         self._fetched = metrics.counter(names.FETCHED_BYTES_TOTAL)
         replicated = metrics.counter(names.REPLICATION_BYTES_TOTAL)
         self._replicated = {way: replicated.labels(way) for way in ("in", "out")}
+        self._copied = metrics.counter(names.COPIED_BYTES_TOTAL)
+        self._copies_held_back = metrics.counter(names.COPIES_HELD_BACK_TOTAL)
 
     def produced(self, topic: str, records: int, size_bytes: int) -> None:
         """Count a batch that was appended for a client."""
@@ -58,3 +60,11 @@ class ThroughputMetrics:
     def replicated(self, direction: str, size_bytes: int) -> None:
         """Count record bytes of replication streams; direction is in or out."""
         self._replicated[direction].inc(size_bytes)
+
+    def copied(self, size_bytes: int) -> None:
+        """Count record bytes that went to a replica that is being added."""
+        self._copied.inc(size_bytes)
+
+    def copy_held_back(self) -> None:
+        """Count a response that left a copy out."""
+        self._copies_held_back.inc()

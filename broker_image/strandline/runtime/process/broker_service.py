@@ -29,6 +29,7 @@ from strandline.controller_session.events import (
 )
 from strandline.controller_session.messages import ReplyRestoreReplica
 from strandline.controller_session.metadata_cache import MetadataCache
+from strandline.core.copy_quota import CopyIntakeChanged, CopyQuota
 from strandline.core.events import Event as CoreEvent
 from strandline.core.events import (
     LogDirectoryLost,
@@ -101,7 +102,7 @@ class BrokerService:
             registration.broker_id,
             registration.broker_epoch,
             registration.clean_since_epoch,
-            component_settings.core(context.config.timing, context.config.replication),
+            component_settings.core(context.config.timing, context.settings.config.replication),
             controller_epoch=loaded.state.controller_epoch,
         )
         self._store = self._make_store()
@@ -119,6 +120,7 @@ class BrokerService:
         self._controller_shell = self._make_controller_shell()
         self._session_shell = self._make_session_shell()
         self._broker_api = self._make_broker_api()
+        self._copy_quota = CopyQuota(rate=context.settings.config.replication.copy_rate_max)
         self._transport = self._make_transport()
         self._retention = self._retention_check()
         self._full_state_applied = asyncio.Event()
@@ -269,6 +271,8 @@ class BrokerService:
         self._space.change_fill_max(config.storage.fill_max)
         self._retention.change_interval(config.storage.retention_check_interval_ms)
         self._store.change_trash_limits(config.storage)
+        self._copy_quota.change_rate(config.replication.copy_rate_max)
+        self._step_replicas(CopyIntakeChanged(rate=config.replication.copy_intake_max))
 
     def _on_log_start_persisted(self, tp: TopicPartition, offset: int) -> None:
         self._step_replicas(LogStartPersisted(tp=tp, offset=offset))
@@ -410,6 +414,10 @@ class BrokerService:
             partition_fetch_max_bytes=config.replication.fetch_max_bytes,
             response_max_bytes=config.replication.fetch_response_max_bytes,
             on_bytes=self._throughput.replicated,
+            copies=self._copy_quota,
+            on_copied=self._throughput.copied,
+            on_copy_held_back=self._throughput.copy_held_back,
+            now_ms=self._context.clock.now_ms,
         )
 
     def _make_core_shell(self) -> CoreShell:

@@ -261,7 +261,7 @@ class BrokerProcess:
         self, api: ApiClient, grpc_socket: socket.socket, internal_socket: socket.socket
     ) -> Context:
         kubernetes, identity = self._config.kubernetes, self._config.identity
-        alive = self._metrics.watch_alive
+        alive, ended = self._metrics.watch_alive, self._metrics.watch_ended
         news = RegistrationNews()
         return Context(
             config=self._config,
@@ -276,8 +276,15 @@ class BrokerProcess:
                 cluster=identity.cluster,
                 wall_time_us=self._clock.wall_time_us,
                 on_sign_of_life=alive,
+                on_watch_end=ended,
             ),
-            leases=LeaseStore(api, kubernetes, namespace=identity.namespace, on_sign_of_life=alive),
+            leases=LeaseStore(
+                api,
+                kubernetes,
+                namespace=identity.namespace,
+                on_sign_of_life=alive,
+                on_watch_end=ended,
+            ),
             grpc_socket=grpc_socket,
             internal_socket=internal_socket,
             open_external_socket=self._open_external_socket,
@@ -291,6 +298,7 @@ class BrokerProcess:
         bound = {GRPC_LISTENER: context.grpc_socket, INTERNAL_LISTENER: context.internal_socket}
         flushes = self._metrics.histogram(names.LOG_FLUSH_SECONDS)
         environment = log_environment(self._config.storage, flushes.observe)
+        remaining = self._metrics.gauge(names.LOG_RECOVERY_REMAINING_LOGS)
 
         async def load(evidence: StartEvidence, before_loss: Callable[[], None]) -> LoadedStore:
             return await asyncio.to_thread(
@@ -300,6 +308,7 @@ class BrokerProcess:
                 environment,
                 clean=evidence.proves_every_byte,
                 before_loss=before_loss,
+                on_remaining=remaining.set,
             )
 
         return Registrar(

@@ -9,8 +9,9 @@ meta before the load removes its traces; and logs are loaded before the registra
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from strandline.config.broker import BrokerConfig
@@ -18,6 +19,7 @@ from strandline.errors import CoordinationError, ObjectMalformed, StoreForbidden
 from strandline.kube.cluster_store import ClusterStore
 from strandline.kube.waiting import Pauses, WaitingReport
 from strandline.log.data_directory import DataDirectory, MetaProperties
+from strandline.log_fields import fields
 from strandline.model import Endpoint, Registration, StoredBroker
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.storage.loaded_store import LoadedStore
@@ -33,6 +35,7 @@ from strandline.start_decision import (
 from .running_settings import RunningSettings
 
 PROTOCOL_VERSION: Final = 1
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +106,8 @@ class Registrar:
             )
         highest = await self.store.highest_entry_epoch(identity.broker_id)
         decision = decide_registration(self.disk, stored, highest_entry_epoch=highest)
+        if self._loaded is None and not decision.evidence.proves_every_byte:
+            found = await self._tell_of_reading(found)
         loaded, decision = await self._prepare_disk(decision)
         if may_trust_fsync(self.disk, stored, decision.evidence):
             # Before the registration: a power cut between the two then takes no evidence away.
@@ -115,6 +120,22 @@ class Registrar:
             evidence=decision.evidence,
             loaded=loaded,
         )
+
+    async def _tell_of_reading(self, found: StoredBroker) -> StoredBroker:
+        """Say in the object that this process reads its logs: nobody restarts it then (ADR 0051).
+
+        The registration beside it stays that of the last process. A start waits for no such word.
+
+        Returns: the object to register in; as it was where nothing could be said
+        """
+        if found.registration is None:
+            return found
+        told = replace(found.registration, reading_logs=self.incarnation)
+        try:
+            return await self.store.put_broker_status(found, told)
+        except CoordinationError as error:
+            _log.warning("reading of logs not told", extra=fields(cause=str(error)))
+            return found
 
     async def _prepare_disk(self, decision: StartDecision) -> tuple[LoadedStore, StartDecision]:
         """Record the intended epochs durably, then load the logs, once per process.

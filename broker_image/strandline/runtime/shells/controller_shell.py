@@ -26,6 +26,7 @@ from strandline.controller.events import (
 )
 from strandline.controller.notices import ControllerNotice
 from strandline.controller.store_events import StoreOutcome
+from strandline.controller.topic_effects import TellAppliedConfig
 from strandline.errors import CoordinationError, InvariantViolation, StoreUnavailable
 from strandline.kube.api import Listed
 from strandline.kube.cluster_store import ClusterStore
@@ -128,8 +129,17 @@ class ControllerShell:
                 self._sessions.perform(effect)
             elif isinstance(effect, effects.StopWatching):
                 self._watches.cancel()
+            elif isinstance(effect, TellAppliedConfig):
+                self._calls.begin(self._tell_applied_config(effect))
             else:
                 self._calls.begin(self._call(effect))
+
+    async def _tell_applied_config(self, effect: TellAppliedConfig) -> None:
+        """Write it; the controller tells a failure by the topic, which stays as it was."""
+        write = self._store.apply_applied_config(
+            effect.name, effect.resource_version, effect.applied
+        )
+        await _outcome(write, writes=True)
 
     async def _call(self, effect: effects.ControllerEffect) -> None:
         self.submit(await self._response_to(effect))

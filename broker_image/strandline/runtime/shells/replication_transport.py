@@ -3,7 +3,7 @@
 Turns the core's `SendFetch` and `ReplyFetch` into frames and frames into events. One stream per
 leader process: a broker that restarts has another broker epoch and may have another address.
 The transport replaces request ids of followers by ids of its own, because each follower counts
-for itself.
+for itself. What it reads for copies keeps to the broker's `CopyQuota`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from strandline.config.network import GrpcConfig
+from strandline.core.copy_quota import CopyQuota
 from strandline.core.effects import LogReadInfo, ReplyFetch, SendFetch
 from strandline.core.events import (
     Event,
@@ -70,6 +71,10 @@ class ReplicationTransport:
     partition_fetch_max_bytes: int
     response_max_bytes: int
     on_bytes: Callable[[str, int], None]
+    copies: CopyQuota
+    on_copied: Callable[[int], None]
+    on_copy_held_back: Callable[[], None]
+    now_ms: Callable[[], int]
     _waiting: dict[int, tuple[FollowerStream, int]] = field(default_factory=dict, init=False)
     _leaders: dict[BrokerId, _Leader] = field(default_factory=dict, init=False)
     _closing: BegunTasks = field(default_factory=BegunTasks, init=False)
@@ -78,7 +83,8 @@ class ReplicationTransport:
         """Hand a follower's fetch to the core, under a request id of our own."""
         request_id = self.next_request_id()
         self._waiting[request_id] = (stream, fetch.request_id)
-        self.submit(replace(fetch, request_id=request_id))
+        copies_after_ms = self.copies.wait_ms(fetch.follower, self.now_ms())
+        self.submit(replace(fetch, request_id=request_id, copies_after_ms=copies_after_ms))
 
     def on_follower_gone(self, stream: FollowerStream) -> None:
         """Cancel the fetches of a stream that ended."""
@@ -88,7 +94,10 @@ class ReplicationTransport:
             self.submit(RequestCancelled(request_id=request_id))
 
     def reply(self, effect: ReplyFetch) -> None:
-        """Respond to a follower; records beyond the bound wait for its next fetch."""
+        """Respond to a follower; records beyond a bound wait for its next fetch.
+
+        What a copy must wait for is left out, as in Kafka: no member of an ISR gets less for it.
+        """
         waiting = self._waiting.pop(effect.request_id, None)
         if waiting is None:
             return
@@ -97,12 +106,28 @@ class ReplicationTransport:
         for part in effect.partitions:
             if budget <= 0 and part.from_offset < part.up_to_offset:
                 continue
-            records = self._read(part, min(budget, self.partition_fetch_max_bytes))
+            max_bytes = min(budget, self.partition_fetch_max_bytes)
+            if part.is_copy:
+                max_bytes = min(max_bytes, self._copy_bytes(effect.follower))
+                if max_bytes <= 0:
+                    continue
+            records = self._read(part, max_bytes)
             size = sum(len(buffer) for buffer in records)
             budget -= size
             self.on_bytes("out", size)
+            if part.is_copy:
+                self.copies.note_copied(effect.follower, size)
+                self.on_copied(size)
             stream.send_records(request_id, part, records)
         stream.send_end(request_id)
+
+    def _copy_bytes(self, follower: BrokerId) -> int:
+        """Return how many bytes of a copy a response may have, 0 if it must wait."""
+        allowed = self.copies.allowed_bytes(follower, self.now_ms())
+        if allowed == 0:
+            self.copies.note_refused(follower, self.now_ms())
+            self.on_copy_held_back()
+        return allowed
 
     def _read(self, part: LogReadInfo, max_bytes: int) -> list[memoryview]:
         if part.error is not ErrorCode.NONE or part.from_offset >= part.up_to_offset:
@@ -217,6 +242,7 @@ class ReplicationTransport:
             log_start_offset=frame.log_start_offset,
             batches=batches.spans,
             records=RecordsHandle(batches),
+            record_bytes=len(frame.records),
             diverging=frame.diverging,
         )
 

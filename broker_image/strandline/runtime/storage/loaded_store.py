@@ -52,6 +52,7 @@ def load_store(
     *,
     clean: bool,
     before_loss: Callable[[], None],
+    on_remaining: Callable[[int], None] = lambda _: None,
 ) -> LoadedStore:
     """Open every log; blocking. Findings are logged, and their files kept; see `load_logs`."""
     found = load_logs(
@@ -60,6 +61,7 @@ def load_store(
         persisted=state.partitions,
         environment=environment,
         before_loss=before_loss,
+        on_remaining=on_remaining,
     )
     for warning in found.warnings:
         _log.warning("log loaded with a finding", extra=fields(finding=warning))

@@ -8,16 +8,14 @@ for is done by `LogSyncs`.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from strandline.errors import CorruptBatch, LogDirectoryFailed, StorageError
-from strandline.log.log_flush import LogFlush
 from strandline.log.partition_log import PartitionLog
 from strandline.model import TopicPartition
 
-from .log_syncs import SYNCS_AT_ONCE_MAX, LogSyncs
+from .log_syncs import SYNCS_AT_ONCE_MAX, LogSyncs, fsync
 from .store_threads import StoreThreads
 
 
@@ -115,7 +113,7 @@ class LogFlusher:
         if log is None or flush is None:
             return False
         try:
-            self._on_flush(await self._threads.run(_flush, flush))
+            self._on_flush(await self._threads.run(fsync, flush))
         except LogDirectoryFailed as error:
             if self._logs.get(tp) is log:
                 raise log.fail(error) from error
@@ -143,10 +141,3 @@ class LogFlusher:
                 raise log.fail(error) from error
             return  # another cut, or the trash, overtook it
         log.end_rebuild(rebuild, producers)
-
-
-def _flush(flush: LogFlush) -> float:
-    """Run a flush; return how many seconds it took."""
-    begun = time.perf_counter()
-    flush.run()
-    return time.perf_counter() - begun

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from strandline.errors import LogDirectoryFailed, StorageError
-from strandline.log.log_flush import LogSync
+from strandline.log.log_flush import LogFlush, LogSync
 from strandline.log.partition_log import PartitionLog
 from strandline.model import TopicPartition
 from strandline.runtime.event_loop.begun_tasks import BegunTasks
@@ -88,7 +88,7 @@ class LogSyncs:
         sync = log.begin_sync()
         if sync is not None:
             try:
-                self._on_flush(await self._threads.run(_fsync, sync))
+                self._on_flush(await self._threads.run(fsync, sync))
             except LogDirectoryFailed as error:
                 if self._logs.get(tp) is log:
                     raise log.fail(error) from error
@@ -103,8 +103,8 @@ class LogSyncs:
         return log.is_sync_due
 
 
-def _fsync(sync: LogSync) -> float:
-    """Run a sync; return how many seconds it took."""
+def fsync(work: LogFlush | LogSync) -> float:
+    """Run a flush or sync; return how many seconds it took."""
     begun = time.perf_counter()
-    sync.run()
+    work.run()
     return time.perf_counter() - begun

@@ -1,67 +1,83 @@
-"""Analysis: which replicas were in sync, and when?
+"""What the leaders of partitions told, as intervals: who is in sync, how many, of how many.
 
-At each moment the samples of the leader with the highest leader epoch count; samples of an
-earlier leader no longer do. Intervals start and end as exactly as the leader's own timestamps
-tell, and carry their possible error.
+Called by the analyses that need it. At each moment the samples of the leader with the highest
+leader epoch count; samples of an earlier leader no longer do. Intervals start and end as exactly
+as the leader's own timestamps tell, and carry their possible error. Nothing is carried over what
+was not scraped: such a time is an interval without a value.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from strandline import names
+from strandline.names import Metric
+from strandline_analysis import schema
+from strandline_analysis.run_lengths import GAP_INTERVALS
+from strandline_analysis.samples import SERIES_KEY, broker_id, settled, under_epochs, value_at
 
-from . import schema
-from .run_lengths import GAP_INTERVALS
-from .samples import SERIES_KEY, held, of, under_epochs, value_at
-
-METRICS: Final = (
-    names.PARTITION_ISR_MEMBER,
+EDGES: Final = (
     names.PARTITION_LEADER_EPOCH,
     names.PARTITION_PARTITION_EPOCH,
     names.PARTITION_ISR_LAST_CHANGE_TIMESTAMP_SECONDS,
     names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS,
 )
+"""Metrics that tell under which epoch, and since when, a leader's other gauges have their value."""
+OF_ISR: Final = (names.PARTITION_ISR_MEMBER, names.PARTITION_ISR_SIZE)
+"""Gauges that change when, and only when, the leader's time of the last ISR change does."""
 
-ISR_INTERVALS: Final = schema.table("""
-    topic string, partition integer, replica integer, in_isr boolean,
+LEADER_STATES: Final = schema.table("""
+    metric string, topic string, partition integer, replica integer, value double,
     start_ms long, end_ms long, start_err_ms long, end_err_ms long,
-    start_reason string, end_reason string, sample_count long, leader_epoch long
+    start_reason string, end_reason string, sample_count long, leader_epoch long, leader integer
 """)
-"""What `isr_intervals` returns.
+"""What `leader_states` returns.
 
-in_isr is null where the samples tell nothing. Reasons: change, gap, stale, leader_change, range.
-The true start lies at most start_err_ms before start_ms, the true end at most end_err_ms before
-end_ms; an error is 0 if a timestamp of the leader tells the time. leader_epoch is that at the
-start, null where in_isr is null.
+value, leader_epoch and leader (a broker id) are null where the samples tell nothing, the latter
+two else those at the start. replica is null for gauges of a whole partition.
 """
 
-SUBJECT: Final = ("topic", "partition", "replica")
+SUBJECT: Final = ("metric", "topic", "partition", "replica")
 
 
-def isr_intervals(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) -> DataFrame:
-    """Return when each replica was in the ISR, out of it, or in an unknown state.
+def leader_states(
+    facts: DataFrame, gauges: Sequence[Metric], *, interval_ms: int, start_ms: int, end_ms: int
+) -> DataFrame:
+    """Return when each gauge of leaders had which value.
 
-    Shape:   samples as schema.SAMPLES, of METRICS; the result as ISR_INTERVALS: for each
-             replica disjoint, in order, without holes over [start_ms, end_ms)
+    Shape:   facts as `samples.held` returns them, of the gauges and EDGES; the result as
+             LEADER_STATES: for each SUBJECT disjoint, in order, without holes over
+             [start_ms, end_ms), neighbours differing in value
     Units:   ms
     """
-    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms).cache()
-    pieces = _under_epochs(facts, interval_ms=interval_ms)
+    told = facts.where(F.col("metric").isin(*(gauge.name for gauge in gauges)))
+    pieces = _under_epochs(told, facts, interval_ms=interval_ms)
     pieces = _with_edges(pieces, facts, interval_ms=interval_ms)
-    truth = _truth(pieces, start_ms=start_ms, end_ms=end_ms)
-    known = _merged(truth)
-    return _without_holes(known, start_ms=start_ms, end_ms=end_ms).select(
-        *(F.col(field.name).cast(field.dataType) for field in ISR_INTERVALS)
+    known = _merged(_truth(pieces, start_ms=start_ms, end_ms=end_ms))
+    whole = _without_holes(known, start_ms=start_ms, end_ms=end_ms)
+    columns = (F.col(field.name).cast(field.dataType) for field in LEADER_STATES)
+    return settled(whole.select(*columns))
+
+
+def with_bounds(frame: DataFrame) -> DataFrame:
+    """Add the bounds of the true duration of each row, duration_low_ms and duration_high_ms.
+
+    Shape:   frame has start_ms, end_ms, start_err_ms and end_err_ms
+    Units:   ms
+    """
+    length = F.col("end_ms") - F.col("start_ms")
+    low = F.greatest(length - F.col("end_err_ms"), F.lit(0))
+    return frame.withColumns(
+        {"duration_low_ms": low, "duration_high_ms": length + F.col("start_err_ms")}
     )
 
 
-def _under_epochs(facts: DataFrame, *, interval_ms: int) -> DataFrame:
-    """Split the ISR samples of each broker where its own leader epoch changes."""
-    members = of(facts, names.PARTITION_ISR_MEMBER)
+def _under_epochs(told: DataFrame, facts: DataFrame, *, interval_ms: int) -> DataFrame:
+    """Split the runs of each leader where its own leader epoch changes."""
     first, last = F.col("first_ms"), F.col("last_ms")
     pace_ms = F.when(F.col("sample_count") > 1, (last - first) / (F.col("sample_count") - 1))
     seen_first = F.greatest(first, F.col("epoch_first_ms"))
@@ -69,10 +85,9 @@ def _under_epochs(facts: DataFrame, *, interval_ms: int) -> DataFrame:
     seen_count = (seen_last - seen_first) / F.coalesce(pace_ms, F.lit(interval_ms)) + 1.5
     begun_in = F.col("epoch_first_ms") > first
     ended_in = F.col("epoch_end_ms") < F.col("hold_end_ms")
-    paired = under_epochs(members, facts)
+    paired = under_epochs(told, facts)
     return paired.where((seen_first < F.col("epoch_end_ms")) & (seen_first <= last)).withColumns(
         {
-            "in_isr": F.col("value") > 0,
             "first_ms": seen_first,
             "start_reason": F.when(begun_in, "leader_change").otherwise(F.col("start_reason")),
             "previous_ms": F.when(~begun_in, F.col("previous_ms")),
@@ -101,7 +116,8 @@ def _with_edges(pieces: DataFrame, facts: DataFrame, *, interval_ms: int) -> Dat
     changed, since = F.round(F.col("changed") * 1000), F.round(F.col("since") * 1000)
     first = F.col("first_ms")
     alone = F.col("version") == F.col("version_before") + 1
-    stated = (changed > F.col("previous_ms")) & (changed <= first) & alone
+    of_isr = F.col("metric").isin(*(gauge.name for gauge in OF_ISR))
+    stated = of_isr & (changed > F.col("previous_ms")) & (changed <= first) & alone
     leadership = Window.partitionBy("topic", "partition", "epoch")
     began = (
         (first == F.min("first_ms").over(leadership))
@@ -109,11 +125,14 @@ def _with_edges(pieces: DataFrame, facts: DataFrame, *, interval_ms: int) -> Dat
         & (since <= first)
     )
     start = F.when(began, since).when(stated, changed).otherwise(first).cast("long")
-    error = F.when(began, F.when(changed == since, 0).otherwise(first - since)).when(stated, 0)
-    error = F.coalesce(error, F.lit(interval_ms)).cast("long")
+    error = F.when(began, F.when(of_isr & (changed == since), 0).otherwise(first - since)).when(
+        stated, 0
+    )
+    # A scrape that failed, without a gap, leaves more than an interval for the change.
+    error = F.coalesce(error, first - F.col("previous_ms"), F.lit(interval_ms)).cast("long")
     moved = known.withColumns({"start_ms": start, "start_err_ms": error})
     # A piece ends where the next piece of its series starts; that start may just have moved.
-    series = Window.partitionBy(*SERIES_KEY, "replica").orderBy("first_ms")
+    series = Window.partitionBy("metric", *SERIES_KEY, "replica").orderBy("first_ms")
     next_start, next_error = (F.lead(name).over(series) for name in ("start_ms", "start_err_ms"))
     adjoins = F.lead("first_ms").over(series) == F.col("end_ms")
     end = F.when(adjoins, next_start).otherwise(F.col("end_ms"))
@@ -156,15 +175,16 @@ def _merged(truth: DataFrame) -> DataFrame:
     """Merge touching intervals of equal state, also across changes of leader."""
     in_order = Window.partitionBy(*SUBJECT).orderBy("start_ms")
     touches = F.lag("end_ms").over(in_order) >= F.col("start_ms")
-    goes_on = touches & (F.lag("in_isr").over(in_order) == F.col("in_isr"))
+    goes_on = touches & (F.lag("value").over(in_order) == F.col("value"))
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     begun = truth.withColumn("_begins", F.when(goes_on, 0).otherwise(1))
     numbered = begun.withColumn("_interval", F.sum("_begins").over(so_far))
     at_start, at_end = ("start_err_ms", "start_reason"), ("end_err_ms", "end_reason")
-    return numbered.groupBy(*SUBJECT, "_interval", "in_isr").agg(
+    return numbered.groupBy(*SUBJECT, "_interval", "value").agg(
         *(F.min_by(name, "start_ms").alias(name) for name in at_start),
         *(F.max_by(name, "start_ms").alias(name) for name in at_end),
         F.min_by("epoch", "start_ms").alias("leader_epoch"),
+        F.min_by(broker_id("pod"), "start_ms").alias("leader"),
         F.sum("sample_count").alias("sample_count"),
         F.min("start_ms").alias("start_ms"),
         F.max("end_ms").alias("end_ms"),
@@ -172,7 +192,7 @@ def _merged(truth: DataFrame) -> DataFrame:
 
 
 def _without_holes(known: DataFrame, *, start_ms: int, end_ms: int) -> DataFrame:
-    """Fill every hole with an interval whose in_isr and leader_epoch are null.
+    """Fill every hole with an interval that has no value.
 
     A hole reaches from the end of the interval before it to the start of the next.
     """

@@ -1,0 +1,111 @@
+"""Which range of time a lake holds, told by a small file that needs no Spark.
+
+Called by `lake`, and by `task` before Spark starts. A lake is a folder:
+
+    lake.json      its metrics, the length of its slices, and the range that is complete
+    samples/       plain samples in the shape of schema.SAMPLES, a folder by metric and slice
+    checkpoint/    Spark's own, how far the ingest has come
+
+Invariant: samples of the complete range never change; it only grows, by whole slices.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+FACTS: Final = "lake.json"
+
+
+class LakeRefused(ValueError):
+    """A lake is not there, was made for something else, or lacks what is asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lake:
+    """A folder, and what its lake.json says."""
+
+    folder: Path
+    metrics: tuple[str, ...]
+    """Sorted."""
+    slice_ms: int
+    start_ms: int
+    """Begin of the first slice, a multiple of slice_ms."""
+    end_ms: int
+    """End of the last complete slice, exclusive; start_ms if there is none."""
+
+    @property
+    def samples(self) -> Path:
+        """Return the folder of the Parquet files."""
+        return self.folder / "samples"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Return Spark's folder."""
+        return self.folder / "checkpoint"
+
+    def check_landed(self, *, metrics: Iterable[str], start_ms: int, end_ms: int) -> None:
+        """Refuse metrics that the lake has not, and a range that is not complete.
+
+        Raises:  LakeRefused
+        """
+        for metric in sorted(set(metrics) - set(self.metrics)):
+            raise LakeRefused(f"{self.folder} has no metric {metric}")
+        if start_ms < self.start_ms or self.end_ms < end_ms:
+            wanted = f"{_told(start_ms)} to {_told(end_ms)}"
+            held = f"{_told(self.start_ms)} to {_told(self.end_ms)}"
+            raise LakeRefused(f"{self.folder} lacks a part of {wanted}; it holds {held}")
+
+    def completed(self, end_ms: int) -> Lake:
+        """Note that all slices until end_ms are complete, and return the lake as it is then."""
+        end_ms = max(self.end_ms, end_ms - end_ms % self.slice_ms)
+        lake = replace(self, end_ms=end_ms)
+        lake.write()
+        return lake
+
+    def write(self) -> None:
+        """Replace lake.json."""
+        facts = {name: value for name, value in asdict(self).items() if name != "folder"}
+        part = self.folder / f"{FACTS}.part"
+        part.write_text(json.dumps(facts, indent=2) + "\n")
+        part.replace(self.folder / FACTS)
+
+
+def opened(folder: Path) -> Lake:
+    """Return the lake in a folder.
+
+    Raises:  LakeRefused if there is none
+    """
+    try:
+        facts: dict[str, Any] = json.loads((folder / FACTS).read_text())
+        return Lake(folder=folder, **{**facts, "metrics": tuple(facts["metrics"])})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LakeRefused(f"{folder} is no lake: its {FACTS} cannot be read ({error!r})") from error
+
+
+def founded(folder: Path, *, metrics: Iterable[str], start_ms: int, slice_ms: int) -> Lake:
+    """Return the lake in a folder, which is made if there is none.
+
+    A new lake begins with the slice in which start_ms lies; one that is there keeps its begin.
+
+    Raises:  LakeRefused if the lake that is there has other metrics or slices
+    """
+    names, begin_ms = tuple(sorted(set(metrics))), start_ms - start_ms % slice_ms
+    if (folder / FACTS).exists():
+        found = opened(folder)
+        if (found.metrics, found.slice_ms) != (names, slice_ms):
+            holds = f"{', '.join(found.metrics)} in slices of {found.slice_ms} ms"
+            raise LakeRefused(f"{folder} holds {holds}; other ones need a folder of their own")
+        return found
+    lake = Lake(folder=folder, metrics=names, slice_ms=slice_ms, start_ms=begin_ms, end_ms=begin_ms)
+    lake.samples.mkdir(parents=True, exist_ok=True)
+    lake.write()
+    return lake
+
+
+def _told(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")

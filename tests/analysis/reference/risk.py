@@ -1,0 +1,85 @@
+"""Reference of analysis 8, for histories without sizes in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.analysis.reference.elections import elections
+from tests.analysis.reference.holding import History, Range, label, series_of
+from tests.analysis.reference.isr_sizes import isr_size_intervals
+from tests.analysis.reference.leader_states import broker_of
+from tests.analysis.reference.watermarks import LEO, Scrape, scrapes
+
+KNOWN = "strandline_replica_log_end_offset"
+
+
+def data_at_risk(history: History, of: Range) -> Iterator[dict[str, Any]]:
+    """Yield the times in which one broker alone committed records."""
+    listed = scrapes(history, of)
+    for size in isr_size_intervals(history, of):
+        if size["isr_size"] != 1 or (size["replicas"] or 0) <= 1:
+            continue
+        start, end = size["start_ms"], size["end_ms"]
+        inside = [each for each in listed if start <= each.at < end]
+        if not inside:
+            continue
+        before = [each for each in listed if each.at <= start]
+        first, last = (before or inside[:1])[-1], inside[-1]
+        offsets = int(last.hw - first.hw)
+        if offsets <= 0:
+            continue
+        safe = min(
+            (
+                each.at
+                for each in listed
+                if each.at >= last.at
+                and each.epoch == last.epoch
+                and _best_follower(history, each) >= last.hw
+            ),
+            default=None,
+        )
+        yield {
+            "topic": size["topic"],
+            "partition": size["partition"],
+            "leader": broker_of(last.pod),
+            "start_ms": start,
+            "end_ms": end,
+            "start_err_ms": size["start_err_ms"],
+            "end_err_ms": size["end_err_ms"],
+            "hw_start": int(first.hw),
+            "hw_end": int(last.hw),
+            "offsets": offsets,
+            "bytes": None,
+            "exposed_ms": (of.end_ms if safe is None else safe) - start,
+            "recovered": safe is not None,
+            "lost": 0 if safe is not None else _lost(history, of, last, offsets),
+        }
+
+
+def _best_follower(history: History, scrape: Scrape) -> float:
+    """Return the largest log end offset that the leader knew of another replica."""
+    return max(
+        dict(samples).get(scrape.at) or 0.0
+        for labels, samples in series_of(history, KNOWN).items()
+        if label(labels, "pod") == scrape.pod
+        and label(labels, "replica") != str(broker_of(scrape.pod))
+    )
+
+
+def _lost(history: History, of: Range, last: Scrape, offsets: int) -> int:
+    unclean = [
+        row
+        for row in elections(history, of)
+        if row["kind"] == "unclean" and row["epoch"] > last.epoch
+    ]
+    if not unclean:
+        return 0
+    following = min(unclean, key=lambda row: int(row["epoch"]))
+    for labels, samples in series_of(history, LEO).items():
+        if broker_of(label(labels, "pod")) == following["new_leader"]:
+            until = following["t_first_new_ms"]
+            known = [value for at, value in samples if at < until and value is not None]
+            if known:
+                return min(max(int(last.hw - known[-1]), 0), offsets)
+    return 0

@@ -1,0 +1,111 @@
+"""The tables of the analysis against the truth of a whole history, by their scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.histories import scores
+from bench.histories.plan import FaultKind, Plan, planned
+from strandline_analysis.lake_slices import opened
+
+pytestmark = pytest.mark.processes
+
+INTERVAL_MS = 1_000
+"""Shorter than what most faults do, so that little falls between two scrapes."""
+SLICE_MS = 3_600_000
+PLAN = planned(Plan(seed=7, length_ms=1_200_000, topics=2, partitions=2))
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def folder(packages: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from bench.histories.written import write
+
+    made = tmp_path_factory.mktemp("history")
+    write([PLAN], made, interval_ms=INTERVAL_MS, slice_ms=SLICE_MS, text=False)
+    return made
+
+
+@pytest.fixture(scope="module")
+def out(spark: Any, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the tables that the job makes of the lake."""
+    from strandline_analysis.job import OK, analyse
+    from strandline_analysis.task import Task
+
+    made = tmp_path_factory.mktemp("tables")
+    lake = opened(folder / "lake")
+    task = Task(start_ms=PLAN.start_ms, end_ms=PLAN.end_ms, out=made, lake=lake)
+    assert analyse(spark, task) == OK
+    return made
+
+
+def rows(folder: Path, table: str) -> Rows:
+    import pyarrow.parquet
+
+    found: Rows = pyarrow.parquet.read_table(folder / f"{table}.parquet").to_pylist()
+    return found
+
+
+def truth(folder: Path, table: str) -> Rows:
+    return rows(folder / "truth" / PLAN.cluster, table)
+
+
+def of_elections(table: Rows, true: Rows) -> scores.Score:
+    return scores.events(
+        table,
+        true,
+        key=("topic", "partition", "epoch"),
+        at="t_first_new_ms",
+        interval_ms=INTERVAL_MS,
+        same=("old_leader", "new_leader"),
+        bounds=("no_leader_low_ms", "no_leader_high_ms"),
+    )
+
+
+def test_isr_intervals_agree_with_the_truth(folder: Path, out: Path) -> None:
+    score = scores.states(
+        rows(out, "isr_intervals"),
+        truth(folder, "isr_intervals"),
+        key=("topic", "partition", "replica"),
+        value="in_isr",
+        interval_ms=INTERVAL_MS,
+    )
+    print("isr_intervals:", score)
+    assert score.expected > 100
+    assert (score.precision, score.recall, score.wrong_ms) == (1, 1, 0)
+    assert score.missed_edges == score.missed_between_scrapes
+    assert score.worst_duration_error_ms <= 2 * INTERVAL_MS
+    assert score.coverage > 0.9
+
+
+def test_elections_agree_with_the_truth(folder: Path, out: Path) -> None:
+    table, true = rows(out, "elections"), truth(folder, "elections")
+    score = of_elections(table, true)
+    print("elections:", score)
+    assert score.expected > 30
+    assert (score.precision, score.recall, score.late_edges) == (1, 1, 0)
+
+
+def test_times_without_a_leader_lie_within_their_bounds(folder: Path, out: Path) -> None:
+    cuts = [fault for fault in PLAN.faults if fault.kind == FaultKind.CUT]
+    # A leader that was cut off and is scraped once more before it obeys seems to have led
+    # all the time; docs/acceptance/analysis.md has that as a promise that is not kept.
+    back = {
+        (zombie["topic"], zombie["partition"], zombie["newer_epoch"])
+        for zombie in truth(folder, "zombie_leaders")
+        if any(cut.at_ms < zombie["start_ms"] < cut.until_ms for cut in cuts)
+    }
+
+    def others(found: Rows) -> Rows:
+        return [row for row in found if (row["topic"], row["partition"], row["epoch"]) not in back]
+
+    score = of_elections(others(rows(out, "elections")), others(truth(folder, "elections")))
+    print("elections of leaders that were not cut off:", score)
+    assert score.expected > 30
+    assert score.matched == score.expected
+    # The last scrape of a leader may be one interval before its end.
+    assert score.worst_duration_error_ms <= INTERVAL_MS

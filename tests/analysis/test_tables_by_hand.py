@@ -1,0 +1,181 @@
+"""Tables of histories made by hand, in which one thing happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from strandline import names
+from strandline.names import Metric
+from strandline_analysis import catalogue
+from tests.analysis.agreement import Row, made, over
+from tests.analysis.generated import START_MS, UP, History
+from tests.analysis.timeline import INTERVAL_MS
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture(autouse=True)
+def small(planned_small: None) -> None:
+    """Plan every query for few rows."""
+
+
+def line(
+    metric: Metric | str,
+    values: Iterable[float | None],
+    *,
+    broker: int = 0,
+    first: int = 0,
+    of: Mapping[str, str] | None = None,
+) -> History:
+    """Return a series with one value for each scrape; None is a stale marker, -1 is no sample."""
+    name = metric if isinstance(metric, str) else metric.name
+    given = {"__name__": name, "pod": f"default-{broker}", "instance": f"10.{broker}:1"} | dict(
+        of or {}
+    )
+    samples = [
+        (START_MS + (first + number) * INTERVAL_MS, value)
+        for number, value in enumerate(values)
+        if value != -1
+    ]
+    return {tuple(sorted(given.items())): samples}
+
+
+def leader(scrapes: int, *, changed: dict[int, int], epoch: int = 1, broker: int = 0) -> History:
+    """Return what tells a leader, with the scrapes at which its ISR had just changed."""
+    of = {"topic": "orders", "partition": "0"}
+    versions, at = [], []
+    for scrape in range(scrapes):
+        past = [each for each in changed if each <= scrape]
+        versions.append(1.0 + len(past))
+        at.append((START_MS + changed[past[-1]]) / 1000 if past else START_MS / 1000 - 60)
+    since = names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS
+    changes = names.PARTITION_ISR_LAST_CHANGE_TIMESTAMP_SECONDS
+    return {
+        **line(names.PARTITION_LEADER_EPOCH, [epoch] * scrapes, broker=broker, of=of),
+        **line(names.PARTITION_IS_LEADER, [1] * scrapes, broker=broker, of=of),
+        **line(names.PARTITION_PARTITION_EPOCH, versions, broker=broker, of=of),
+        **line(since, [START_MS / 1000 - 60] * scrapes, broker=broker, of=of),
+        **line(changes, at, broker=broker, of=of),
+    }
+
+
+def table_of(spark: Any, name: str, *histories: History, length: int = 60_000) -> list[Row]:
+    """Return a table of the series of several histories."""
+    from strandline_analysis.tables import ANALYSES
+
+    analysis = ANALYSES[name]
+    whole = {labels: samples for each in histories for labels, samples in each.items()}
+    gap_ms = 0 if analysis.plain else 2.5 * INTERVAL_MS
+    table, of = catalogue.TABLES[name], over(length)
+    return made(spark, analysis.make, table, [whole], of=of, gap_ms=gap_ms)
+
+
+def test_three_returns_in_ten_minutes_are_flapping(spark: Any) -> None:
+    # Out for ten seconds, every two minutes, four times; a fifth time a quarter of an hour later.
+    starts = [60, 180, 300, 420, 1500]
+    out = {scrape for start in starts for scrape in range(start, start + 10)}
+    changed = {at: at * 1000 - 300 for start in starts for at in (start, start + 10)}
+    of = {"topic": "orders", "partition": "0", "replica": "2"}
+    member = line(names.PARTITION_ISR_MEMBER, [float(n not in out) for n in range(1700)], of=of)
+    told = leader(1700, changed=changed)
+    length = 1700 * INTERVAL_MS
+    (found,) = table_of(spark, "flapping", member, told, length=length)
+    assert (found["replica"], found["cycles"]) == (2, 4)
+    assert found["start_ms"] == START_MS + 59_700
+    assert found["end_ms"] == START_MS + 429_700
+    assert found["score"] == pytest.approx(4 / 3, abs=1e-6)
+    churn = table_of(spark, "isr_churn", member, told, length=length)
+    by_broker = {(row["broker"], row["window_start_ms"]): row for row in churn}
+    assert sum(row["shrinks"] for row in by_broker.values()) == 5
+    assert {row["broker"] for row in churn if row["observed_expands"]} == {0}
+
+
+def test_changes_between_two_scrapes_are_counted_as_missed(spark: Any) -> None:
+    of = {"topic": "orders", "partition": "0"}
+    (found,) = table_of(
+        spark,
+        "missed_edges",
+        leader(20, changed={}),
+        line(names.PARTITION_ISR_MEMBER, [1.0] * 20, of={**of, "replica": "1"}),
+        line(names.ISR_SHRINKS_TOTAL, [4.0] * 10 + [6.0] * 10, of=of),
+        line(names.ISR_EXPANDS_TOTAL, [4.0] * 10 + [6.0] * 10, of=of),
+        length=20_000,
+    )
+    assert [found[f"{what}_shrinks"] for what in ("seen", "counted", "missed")] == [0, 2, 2]
+
+
+def test_controllers_follow_each_other(spark: Any) -> None:
+    rows = table_of(
+        spark,
+        "controller_elections",
+        line(names.CONTROLLER_EPOCH, [3.0] * 10 + [4.0] * 10, broker=0),
+        line(names.CONTROLLER_ACTIVE, [1.0] * 10 + [0.0] * 10, broker=0),
+        line(names.CONTROLLER_EPOCH, [3.0] * 11 + [4.0] * 9, broker=1),
+        line(names.CONTROLLER_ACTIVE, [0.0] * 11 + [1.0] * 9, broker=1),
+        length=20_000,
+    )
+    assert rows == [
+        {
+            "epoch": 4,
+            "old_controller": 0,
+            "new_controller": 1,
+            "at_ms": START_MS + 10_000,
+            "at_err_ms": INTERVAL_MS,
+        }
+    ]
+
+
+def test_silence_is_down_a_gap_or_a_restart_and_none_at_the_edges(spark: Any) -> None:
+    start = names.BROKER_START_TIMESTAMP_SECONDS
+    old, new = START_MS / 1000 - 60, START_MS / 1000 + 24.5
+    rows = table_of(
+        spark,
+        "coverage",
+        # Failed scrapes, and another process afterwards.
+        line(UP, [1.0] * 20 + [0.0] * 5 + [1.0] * 35, broker=0),
+        line(start, [old] * 20 + [None] + [-1] * 4 + [new] * 35, broker=0),
+        # No scrapes.
+        line(UP, [1.0] * 20 + [-1] * 5 + [1.0] * 35, broker=1),
+        # Gone, and there from the tenth second on: only the end is an event.
+        line(UP, [1.0] * 20 + [None], broker=2, first=10),
+    )
+    told = [(row["pod"], row["kind"], row["missing_samples"], row["ongoing"]) for row in rows]
+    assert told == [
+        ("default-0", "restart", 5, False),
+        ("default-1", "gap", 5, False),
+        ("default-2", "down", 30, True),
+    ]
+    assert [row["start_ms"] - START_MS for row in rows] == [20_000, 20_000, 30_000]
+
+
+def test_a_truncation_is_no_reset_and_a_reset_no_truncation(spark: Any) -> None:
+    of = {"topic": "orders", "partition": "0"}
+    start = line(names.BROKER_START_TIMESTAMP_SECONDS, [1.0] * 10 + [2.0] * 10)
+    ends = line(names.PARTITION_LOG_END_OFFSET, [100.0] * 5 + [90.0] * 15, of=of)
+    records = line(names.PRODUCED_RECORDS_TOTAL, [50.0] * 10 + [7.0] * 10, of={"topic": "orders"})
+    sizes = line(names.PRODUCED_BYTES_TOTAL, [500.0] * 10 + [70.0] * 10, of={"topic": "orders"})
+    (cut,) = table_of(
+        spark, "truncations", ends, line(names.PARTITION_LEADER_EPOCH, [3.0] * 20, of=of)
+    )
+    assert (cut["leo_from"], cut["leo_to"], cut["records_low"], cut["leader_epoch"]) == (
+        *(100, 90, 10),
+        3,
+    )
+    (moved,) = table_of(spark, "replication_throughput", start, ends, records, sizes)
+    assert (moved["records"], moved["bytes"], moved["resets"]) == (7, 70, 1)
+
+
+def test_runs_are_refused_where_single_samples_are_needed(spark: Any) -> None:
+    from strandline_analysis.tables.watermarks import hw_lag
+
+    of = {"topic": "orders", "partition": "0"}
+    history = {
+        **leader(20, changed={}),
+        **line(names.PARTITION_LOG_END_OFFSET, [5.0] * 20, of=of),
+        **line(names.PARTITION_HIGH_WATERMARK, [5.0] * 20, of=of),
+    }
+    with pytest.raises(Exception, match="gap_ms 0"):
+        made(spark, hw_lag, catalogue.HW_LAG, [history], of=over())

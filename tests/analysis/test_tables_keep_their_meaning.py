@@ -1,0 +1,169 @@
+"""What may happen to samples without changing what tables say of them, for every table."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from strandline_analysis import catalogue
+from tests.analysis.agreement import LENGTH_MS, Row, in_order, over
+from tests.analysis.generated import START_MS, History, drawn, frame, shifted, together
+from tests.analysis.reference.holding import Range
+from tests.analysis.timeline import INTERVAL_MS
+
+pytestmark = pytest.mark.processes
+
+SEEDS = range(900, 908)
+END_MS = START_MS + 7 * 24 * 3_600_000
+"""Begin of the range of later samples: whole days, so that minutes, windows and days stay whole."""
+OTHER_NAMES = {0: 2, 1: 0, 2: 1}
+GAP_MS = 2.5 * INTERVAL_MS
+BROKER_COLUMNS = {
+    *("replica", "broker", "leader", "old_leader", "new_leader", "newer_leader", "culprit"),
+    *("old_controller", "new_controller"),
+}
+LOST_SHARE = 0.01
+
+
+@pytest.fixture(autouse=True)
+def small(planned_small: None) -> None:
+    """Plan every query for few rows."""
+
+
+@pytest.fixture(scope="module")
+def history() -> History:
+    return together(drawn(seed, length=LENGTH_MS) for seed in SEEDS)
+
+
+def tables() -> list[str]:
+    """Return the names of the tables that are made."""
+    return [name for name in catalogue.TABLES if name not in NOT_MADE]
+
+
+NOT_MADE = {"incidents", "lagtime_whatif", "slo"}
+
+
+class Made:
+    """The table of one analysis over the samples as they are, and over others."""
+
+    def __init__(self, spark: Any, name: str, history: History) -> None:
+        from strandline_analysis.tables import ANALYSES
+
+        self.spark, self.table, self.history = spark, catalogue.TABLES[name], history
+        self.analysis = ANALYSES[name]
+        self.gap_ms = 0 if self.analysis.plain else GAP_MS
+        self.rows = self.of(history)
+
+    def of(
+        self,
+        history: History,
+        *,
+        read: Range | None = None,
+        change: Callable[[Any], Any] = lambda samples: samples,
+        gap_ms: float | None = None,
+    ) -> list[Row]:
+        """Return the rows that other samples give."""
+        read = read or over()
+        ranged = {"start_ms": read.start_ms, "end_ms": read.end_ms}
+        gap_ms = self.gap_ms if gap_ms is None else gap_ms
+        samples = change(frame(self.spark, history, gap_ms=gap_ms, **ranged))
+        found = self.analysis.make(samples, interval_ms=read.interval_ms, **ranged)
+        return in_order(found.toArrow().to_pylist())
+
+
+@pytest.fixture(params=tables())
+def table(request: pytest.FixtureRequest, spark: Any, history: History) -> Made:
+    return Made(spark, request.param, history)
+
+
+def test_a_table_keeps_its_meaning(table: Made) -> None:
+    assert table.rows or table.table.name in EMPTY
+    # Any order and twice, later, and with other names: each changes the rows in its own way.
+    later = Range(start_ms=END_MS, end_ms=END_MS + LENGTH_MS, interval_ms=INTERVAL_MS)
+    other = relabel(shifted(table.history, END_MS - over().start_ms))
+    found = table.of(other, read=later, change=lambda s: s.unionByName(s).orderBy("value"))
+    back = over().start_ms - END_MS
+    expected = in_order(relabel_row(moved(row, -back)) for row in table.rows)
+    assert in_order(map(_sorted, found)) == expected
+    if not table.analysis.plain:
+        # Split into single samples, which are put together again.
+        cut = table.of(table.history, gap_ms=0)
+        assert _about(cut) == _about(table.rows)
+
+
+@pytest.mark.parametrize("name", ["isr_intervals", "ur_episodes", "hw_lag", "coverage"])
+def test_one_lost_sample_in_a_hundred_changes_little(
+    spark: Any, history: History, name: str
+) -> None:
+    table = Made(spark, name, history)
+    fewer = table.of(thinned(history))
+    assert abs(total(fewer) - total(table.rows)) <= 0.1 * total(table.rows)
+
+
+EMPTY = {"flapping", "controller_elections", "hw_stalls"}
+"""Tables of which the drawn histories have no row; cases made by hand have."""
+
+
+def _about(rows: list[Row]) -> list[Row]:
+    return in_order({k: v for k, v in row.items() if k != "sample_count"} for row in rows)
+
+
+def moved(row: Row, by: int) -> Row:
+    """Return a row as it is at another time."""
+    units = {c.name: c.unit for table in catalogue.TABLES.values() for c in table.columns}
+    return {
+        name: value + by if value is not None and units[name].startswith("ms since 1970") else value
+        for name, value in row.items()
+    }
+
+
+def _sorted(row: Row) -> Row:
+    return {k: sorted(v) if isinstance(v, list) else v for k, v in row.items()}
+
+
+def relabel(history: History) -> History:
+    """Give every broker another id."""
+    return {
+        tuple(sorted((key, _other(key, value)) for key, value in labels)): samples
+        for labels, samples in history.items()
+    }
+
+
+def _other(key: str, value: str) -> str:
+    if key == "replica":
+        return str(OTHER_NAMES[int(value)])
+    if key == "pod":
+        stem, ordinal = value.rsplit("-", 1)
+        return f"{stem}-{OTHER_NAMES[int(ordinal)]}"
+    return value
+
+
+def relabel_row(row: Row) -> Row:
+    """Return a row as it is when brokers have other ids."""
+    found = dict(row)
+    for name, value in row.items():
+        if name in BROKER_COLUMNS and value is not None:
+            found[name] = OTHER_NAMES[value]
+        elif name == "pod":
+            found[name] = _other("pod", value)
+        elif name == "missing_replicas":
+            # Equal absences are listed by id, which has changed.
+            found[name] = sorted(OTHER_NAMES[each] for each in value)
+    return found
+
+
+def thinned(history: History) -> History:
+    """Return the samples without one in a hundred, drawn."""
+    chance = random.Random(7)
+    return {
+        labels: [each for each in samples if each[1] is None or chance.random() > LOST_SHARE]
+        for labels, samples in history.items()
+    }
+
+
+def total(rows: list[Row]) -> int:
+    """Return the time or the samples that a table tells of."""
+    return sum(row.get("sample_count") or row["end_ms"] - row["start_ms"] for row in rows)

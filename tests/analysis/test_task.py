@@ -1,0 +1,106 @@
+"""What one run of the job is asked for, and how a wrong wish is refused before Spark starts."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from strandline_analysis import prometheus_http
+from strandline_analysis.lake_slices import founded
+from strandline_analysis.prometheus_http import ReadFailed
+from strandline_analysis.task import Task, add_options, check_prometheus, task_of
+from tests.analysis.http_server import PreparedResponse, self_signed, served_by
+
+GIVEN = ("--prometheus", "https://p:9090", "--out", "out", "--start", "1000", "--end", "9000")
+
+
+def asked(*arguments: str) -> Task:
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    return task_of(parser.parse_args([*GIVEN, *arguments]))
+
+
+def test_token_and_ca_reach_the_data_source() -> None:
+    assert asked("--bearer-token-file", "/token", "--ca-file", "/ca.pem").source == {
+        "url": "https://p:9090",
+        "start_ms": "1000",
+        "end_ms": "9000",
+        "bearer_token_file": "/token",
+        "ca_file": "/ca.pem",
+        "transport": "remote_read",
+    }
+    assert asked().source["bearer_token_file"] == asked().source["ca_file"] == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--prometheus", "p:9090"), "option url is 'p:9090'; it accepts http://HOST:PORT"),
+        (("--end", "999999999999999"), "option end_ms is '999999999999999'; it accepts ms since"),
+        (("--end", "1000"), "the range is empty: start must be before end"),
+        (("--start", "2026-01-01T00:00:00"), "2026-01-01T00:00:00 has no time zone"),
+        (("--cores", "0"), "cores must be at least 1"),
+    ],
+)
+def test_a_wrong_wish_is_refused_with_a_sentence(arguments: tuple[str, ...], said: str) -> None:
+    with pytest.raises(argparse.ArgumentError) as refused:
+        asked(*arguments)
+    assert str(refused.value).startswith(said)
+
+
+JSON = PreparedResponse(b'{"data": {"result": []}}', kind="application/json")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the pause between attempts; their number stays."""
+    monkeypatch.setattr(prometheus_http, "BACK_OFF_SECONDS", 0.001)
+
+
+@pytest.mark.parametrize(
+    ("response", "advice"),
+    [
+        (PreparedResponse(b"", 401), "name its file in the option bearer_token_file"),
+        (PreparedResponse(b"", 403), "the token of bearer_token_file, or its lack"),
+        (PreparedResponse(b"", 404), "the path of the option url is wrong"),
+        (JSON, "option transport=json reads it"),
+    ],
+)
+def test_a_prometheus_that_cannot_be_read_is_told_before_spark_starts(
+    response: PreparedResponse, advice: str
+) -> None:
+    with served_by(lambda _: response) as address, pytest.raises(ReadFailed) as refused:
+        check_prometheus(asked("--prometheus", f"http://{address}"))
+    told = str(refused.value)
+    assert told.startswith(f"http://{address}")
+    assert advice in told
+    assert "\n" not in told
+
+
+def test_a_prometheus_that_is_not_there_or_has_a_certificate_of_its_own_is_told(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ReadFailed, match=r"refused; the option url names a Prometheus that"):
+        check_prometheus(asked("--prometheus", "http://127.0.0.1:9"))
+    with pytest.raises(ReadFailed, match=r"the option url names a Prometheus that"):
+        check_prometheus(asked("--prometheus", "http://no.such.host.invalid:9090"))
+    certificate = self_signed(tmp_path / "a")
+    with served_by(lambda _: JSON, certificate=certificate) as address:
+        given = ("--prometheus", f"https://{address}", "--transport", "json")
+        with pytest.raises(ReadFailed, match=r"certificate is refused .*in the option ca_file"):
+            check_prometheus(asked(*given))
+        check_prometheus(asked(*given, "--ca-file", str(certificate)))
+
+
+def test_a_lake_is_read_without_prometheus(tmp_path: Path) -> None:
+    founded(tmp_path, metrics=("up",), start_ms=0, slice_ms=60_000).completed(60_000)
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    given = ["--lake", str(tmp_path), "--out", "out", "--start", "1000", "--end", "9000"]
+    task = task_of(parser.parse_args(given))
+    check_prometheus(task)
+    assert task.origin == str(tmp_path)
+    with pytest.raises(argparse.ArgumentError, match="lacks a part of"):
+        task_of(parser.parse_args([*given, "--end", "60001"]))

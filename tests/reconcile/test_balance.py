@@ -1,0 +1,168 @@
+"""Scales of brokers from any assignment: moves to new brokers, and whole scales step by step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strandline.model import BrokerId, StoredPartition, TopicId
+from strandline_operator.balance import moves_to_new
+from strandline_operator.observed import DesiredCluster, ObservedCluster
+from strandline_operator.placement import Assigned, Replicas
+from strandline_operator.scaling import scaling_step
+
+from .test_scaling import PARTITIONS, whole
+
+BROKERS_MAX = 6
+PARTITIONS_MAX = 24
+SCALES_MAX = 50
+"""Examples of whole scales, each of up to a hundred steps."""
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> tuple[list[Assigned], list[BrokerId], list[BrokerId]]:
+    """Draw any replicas of partitions, the brokers that there are, and those of them that are new.
+
+    New brokers may have replicas already: some moves were made, or people made some.
+    """
+    brokers = [BrokerId(each) for each in range(draw(st.integers(2, BROKERS_MAX)))]
+    old = draw(st.integers(1, len(brokers) - 1))
+    replicas = st.lists(st.sampled_from(brokers), min_size=1, max_size=4, unique=True)
+    drawn = draw(st.lists(st.tuples(st.sampled_from("ab"), replicas), max_size=PARTITIONS_MAX))
+    assigned = [
+        Assigned(topic_id=TopicId(topic), partition=number, replicas=tuple(each))
+        for number, (topic, each) in enumerate(drawn)
+    ]
+    return assigned, brokers, brokers[old:]
+
+
+def applied(assigned: list[Assigned], moves: Mapping[Assigned, Replicas]) -> list[Assigned]:
+    return [
+        Assigned(
+            topic_id=each.topic_id,
+            partition=each.partition,
+            replicas=moves.get(each, each.replicas),
+        )
+        for each in assigned
+    ]
+
+
+def held(assigned: list[Assigned]) -> Counter[BrokerId]:
+    return Counter(broker for each in assigned for broker in each.replicas)
+
+
+def until_none_is_left(
+    assigned: list[Assigned], step: Callable[[list[Assigned]], Mapping[Assigned, Replicas]]
+) -> list[Assigned]:
+    """Apply moves until there are none; each replica could move once, so that must end."""
+    for _ in range(sum(held(assigned).values()) + 1):
+        moves = step(assigned)
+        if not moves:
+            return assigned
+        assert all(each.replicas != after for each, after in moves.items()), "a move moves"
+        assigned = applied(assigned, moves)
+    raise AssertionError("there are always moves left")
+
+
+@settings(deadline=None)
+@given(clusters(), st.integers(1, 5))
+def test_moves_to_new_brokers_end_with_a_share_for_each(
+    cluster: tuple[list[Assigned], list[BrokerId], list[BrokerId]], limit: int
+) -> None:
+    before, brokers, new = cluster
+
+    def step(now: list[Assigned]) -> Mapping[Assigned, Replicas]:
+        moves = moves_to_new(now, brokers=brokers, new=new, limit=limit)
+        assert len(moves) <= limit
+        return moves
+
+    after = until_none_is_left(before, step)
+    share = sum(held(before).values()) // len(brokers)
+    counts = held(after)
+    for was, now in zip(before, after, strict=True):
+        assert len(set(now.replicas)) == len(was.replicas)
+        changed = [
+            pair for pair in zip(was.replicas, now.replicas, strict=True) if len({*pair}) > 1
+        ]
+        assert all(taker in new for _, taker in changed)
+    # One who has more than a share has a partition that one with less does not have.
+    assert all(counts[taker] >= share for taker in new), (counts, share)
+    for broker in brokers:
+        # Whoever gives keeps its share, and whoever takes gets no more than it.
+        assert counts[broker] >= min(share, held(before)[broker])
+        assert counts[broker] <= max(share, held(before)[broker])
+
+
+@cache
+def sample() -> tuple[DesiredCluster, ObservedCluster]:
+    """Return a cluster at rest whose brokers, as many as any example has, are registered."""
+    found = whole(BROKERS_MAX).cache.cluster("default")
+    assert found is not None
+    return found
+
+
+@settings(max_examples=SCALES_MAX, deadline=None)
+@given(st.data(), st.integers(1, BROKERS_MAX), st.integers(1, BROKERS_MAX))
+def test_a_scale_ends_whatever_part_of_a_step_is_done_and_no_named_broker_goes(
+    data: st.DataObject, before: int, wanted: int
+) -> None:
+    desired, observed = sample()
+    desired = replace(desired, replicas=wanted)
+    fewest = min(before, wanted)
+    old = [BrokerId(each) for each in range(before)]
+    replicas = st.lists(st.sampled_from(old), min_size=1, max_size=fewest, unique=True)
+    first = [at(each, tuple(data.draw(replicas))) for each in observed.partitions]
+    observed = replace(observed, partitions=tuple(first), spread_over=before, ready_brokers=before)
+    moved = 0
+    # Each replica moves at most once from each broker that goes.
+    for _ in range(2 * PARTITIONS * BROKERS_MAX * BROKERS_MAX):
+        step = scaling_step(desired, observed)
+        now = {each.name: each for each in observed.partitions}
+        assert max(each for one in now.values() for each in named(one)) < step.brokers
+        assert step.refusal is None
+        if step.readiness.reason == "ScalingDone" and observed.spread_over == wanted:
+            break
+        # An operator may be killed after each of its writes, the last of which is the status.
+        done = data.draw(st.integers(min(1, len(step.moves)), len(step.moves)))
+        for move in step.moves[:done]:
+            found = now[move.body["metadata"]["name"]]
+            after = tuple(move.body["spec"]["replicas"])
+            assert len(set(after)) == len(found.assigned)
+            assert max(set(after) - set(found.assigned)) < wanted
+            now[found.name] = replace(found, assigned=after)
+            # One write may move several replicas of a partition.
+            moved += len(set(after) - set(found.assigned))
+        if done == len(step.moves):
+            observed = replace(observed, spread_over=step.spread_over, ready_brokers=step.brokers)
+        behind = [each for each in now.values() if named(each) != set(each.assigned)]
+        if behind:
+            chosen = data.draw(st.sampled_from(behind))
+            now[chosen.name] = at(chosen, chosen.assigned)
+        observed = replace(observed, partitions=tuple(now.values()))
+    else:
+        raise AssertionError(f"it never ends: {step}")
+    held_before = Counter(each for one in first for each in one.assigned)
+    held_after = Counter(each for one in observed.partitions for each in one.assigned)
+    share = sum(held_after.values()) // wanted
+    new = range(before, wanted)
+    assert all(held_after[BrokerId(each)] >= share for each in new)
+    # As few as possible: those of brokers that go, or the shares of new ones.
+    leaving = sum(held_before[BrokerId(each)] for each in range(wanted, before))
+    assert moved == (leaving if wanted < before else share * len(new))
+    assert (max(held_after) < wanted, step.brokers) == (True, wanted)
+
+
+def at(partition: StoredPartition, replicas: tuple[BrokerId, ...]) -> StoredPartition:
+    """Let the controller bring a partition to these replicas."""
+    assert partition.state is not None
+    return replace(partition, assigned=replicas, state=replace(partition.state, replicas=replicas))
+
+
+def named(partition: StoredPartition) -> set[BrokerId]:
+    assert partition.state is not None
+    return {*partition.assigned, *partition.state.replicas}
