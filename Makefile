@@ -19,7 +19,7 @@ endif
 PROTO_SOURCES := $(sort $(wildcard protos/strandline_api/*/*.proto))
 PROTO_OUT ?= protos
 COMPILE := pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	--no-emit-index-url --no-emit-find-links --custom-compile-command "make requirements"
+	--no-emit-index-url --no-emit-find-links --no-strip-extras --custom-compile-command "make requirements"
 
 ##@ Look
 help: ## list the verbs
