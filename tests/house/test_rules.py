@@ -63,13 +63,7 @@ class BrokerConfig:
 """
 UNOBEYED = "no code obeys a.ms (Concern.a)"
 PINNED = f"one==1.0 \\\n    --hash=sha256:{'0' * 64}\n"
-LISTS = {
-    "requirements/analysis.txt": PINNED,
-    "requirements/broker.txt": PINNED,
-    "requirements/operator.txt": PINNED,
-    "requirements/dev.txt": PINNED,
-    "hack/client/requirements.txt": PINNED,
-}
+LISTS = {str(path): PINNED for path in registers.REQUIREMENTS.values()}
 STRICT = "[tool.mypy]\nstrict = true\n"
 OVERRIDE = "[[tool.mypy.overrides]]\n"
 MAKEFILE = "help: ## list the verbs\nproto: ## generate\n"
@@ -217,6 +211,11 @@ OFFENCES = (
     ),
     Planted(registers.repeated_error_numbers, {ERRORS: ""}, "no ErrorCode"),
     Planted(registers.loose_requirements, {"pyproject.toml": PROJECT}, "lacks one==1.0"),
+    Planted(
+        registers.lost_extras,
+        {"requirements/dev.txt": "pytest-cov==1.0\ncoverage==1.0\n"},
+        "pytest-cov asks for coverage[toml]",
+    ),
     Planted(
         registers.loose_requirements,
         {**LISTS, "pyproject.toml": PROJECT.replace("one==1.0", "one")},
@@ -402,6 +401,7 @@ HARMLESS: tuple[tuple[Rule, dict[str, str]], ...] = (
     (registers.metrics_without_exporter, {NAMES: "LAG = gauge()\n", METRICS: "names.LAG\n"}),
     (registers.repeated_error_numbers, {ERRORS: "class ErrorCode:\n    A = 1\n    B = 2\n"}),
     (registers.loose_requirements, {**LISTS, "pyproject.toml": PROJECT}),
+    (registers.lost_extras, {"requirements/dev.txt": "pytest-cov==1\ncoverage[toml]==1\n"}),
     (
         registers.loosened_types,
         {"pyproject.toml": f"{STRICT}{OVERRIDE}module = ['a.*']\nignore_missing_imports = true\n"},

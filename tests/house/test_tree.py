@@ -54,6 +54,7 @@ RULES: tuple[Rule, ...] = (
     registers.metrics_without_exporter,
     registers.repeated_error_numbers,
     registers.loose_requirements,
+    registers.lost_extras,
     registers.loosened_types,
     registers.wrong_verbs,
     registers.stale_generated_code,

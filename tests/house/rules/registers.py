@@ -10,7 +10,11 @@ import sys
 import tempfile
 import tomllib
 from collections import Counter
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.house.rules import tree
 
@@ -30,7 +34,9 @@ REQUIREMENTS = {
     "operator": Path("requirements/operator.txt"),
     "dev": Path("requirements/dev.txt"),
 }
-REQUIREMENT = re.compile(r"^(?P<pin>[A-Za-z0-9._-]+==[^\s;\\]+)")
+REQUIREMENT = re.compile(
+    r"^(?P<name>[A-Za-z0-9._-]+)(?:\[(?P<extras>[^]]+)\])?(?P<version>==[^\s;\\]+)"
+)
 HASH = re.compile(r"^    --hash=sha256:[0-9a-f]{64}( \\)?$")
 VERB = re.compile(r"^(?P<verb>[a-z-]+):.*?(?P<help>## .+)?$", re.MULTILINE)
 VERB_USE = re.compile(r"`make ((?!\.)[a-z][a-z-]*)\b")
@@ -96,7 +102,11 @@ def loose_requirements(root: Path) -> list[str]:
     found = []
     for image, path in REQUIREMENTS.items():
         text = tree.lines(root, path) if (root / path).is_file() else []
-        pins = {match["pin"].lower() for line in text if (match := REQUIREMENT.match(line))}
+        pins = {
+            f"{match['name']}{match['version']}".lower()
+            for line in text
+            if (match := REQUIREMENT.match(line))
+        }
         wanted = [*project["dependencies"], *extras.get(image, [])]
         for each in wanted:
             if each.startswith(f"{project['name']}["):
@@ -110,6 +120,33 @@ def loose_requirements(root: Path) -> list[str]:
                 found.append(f"{path}: an option: {line}")
             if REQUIREMENT.match(line) and not HASH.match(after):
                 found.append(f"{path}: no hash: {line}")
+    return found
+
+
+def lost_extras(root: Path) -> list[str]:
+    """Find packages of the tests that are pinned without an extra that another package asks for.
+
+    pip refuses such a list as soon as the pinned package has a newer release: it takes that one for
+    the name with the extra, and finds no pin and no hash. The packages' own metadata tell who asks.
+    """
+    path = REQUIREMENTS["dev"]
+    pinned = {
+        canonicalize_name(match["name"]): set((match["extras"] or "").split(",")) - {""}
+        for line in tree.lines(root, path)
+        if (match := REQUIREMENT.match(line))
+    }
+    found = []
+    for package, extras in pinned.items():
+        try:
+            asked = requires(package) or []
+        except PackageNotFoundError:
+            continue
+        for requirement in map(Requirement, asked):
+            marker = requirement.marker
+            if marker and not any(marker.evaluate({"extra": each}) for each in ("", *extras)):
+                continue
+            lacking = requirement.extras - pinned.get(canonicalize_name(requirement.name), set())
+            found += [f"{path}: {package} asks for {requirement.name}[{each}]" for each in lacking]
     return found
 
 
