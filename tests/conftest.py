@@ -27,6 +27,8 @@ pytest_plugins = ["tests.support.fixtures", "tests.support.permissions"]
 TIERS = ("fast", "processes", "pods", "long")
 HERE = Path(__file__).resolve().parent
 FLOOR = HERE / "floor.toml"
+NO_CACHE = HERE / "no-cache-in-the-fast-tier"
+"""Where nothing lies."""
 LEFT_OUT = "left_out"
 """Key under which a worker reports the tests that it left out."""
 
@@ -51,6 +53,15 @@ def examples_take_any_time() -> None:
 
     hypothesis.settings.register_profile("workers", deadline=None)
     hypothesis.settings.load_profile("workers")
+
+
+@pytest.fixture(autouse=True)
+def _no_cache_where_none_is_made(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hide the cache of programs from the fast tier, which runs before anything has filled it."""
+    if tier_of(request.node) == "fast":
+        monkeypatch.setenv("STRANDLINE_CACHE", str(NO_CACHE))
 
 
 def _has_tests(path: Path, patterns: list[str]) -> bool:

@@ -111,6 +111,7 @@ def test_a_verb_is_one_file_of_its_name_and_one_line(verb: Verb) -> None:
     assert not verb.summary.endswith(".")
 
 
+@pytest.mark.processes
 def test_as_a_plugin_of_kubectl_it_is_called_so_in_every_text(
     shell: Callable[[str], subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
