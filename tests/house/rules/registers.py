@@ -124,30 +124,40 @@ def loose_requirements(root: Path) -> list[str]:
 
 
 def lost_extras(root: Path) -> list[str]:
-    """Find packages of the tests that are pinned without an extra that another package asks for.
+    """Find packages that are pinned without an extra that another package asks for.
 
     pip refuses such a list as soon as the pinned package has a newer release: it takes that one for
     the name with the extra, and finds no pin and no hash. The packages' own metadata tell who asks.
     """
-    path = REQUIREMENTS["dev"]
-    pinned = {
-        canonicalize_name(match["name"]): set((match["extras"] or "").split(",")) - {""}
-        for line in tree.lines(root, path)
-        if (match := REQUIREMENT.match(line))
-    }
     found = []
-    for package, extras in pinned.items():
-        try:
-            asked = requires(package) or []
-        except PackageNotFoundError:
-            continue
-        for requirement in map(Requirement, asked):
-            marker = requirement.marker
-            if marker and not any(marker.evaluate({"extra": each}) for each in ("", *extras)):
-                continue
-            lacking = requirement.extras - pinned.get(canonicalize_name(requirement.name), set())
-            found += [f"{path}: {package} asks for {requirement.name}[{each}]" for each in lacking]
+    for path in REQUIREMENTS.values():
+        pinned = {
+            canonicalize_name(match["name"]): set((match["extras"] or "").split(",")) - {""}
+            for line in (tree.lines(root, path) if (root / path).is_file() else [])
+            if (match := REQUIREMENT.match(line))
+        }
+        found += [
+            f"{path}: {package} asks for {requirement.name}[{lacking}]"
+            for package, extras in pinned.items()
+            for requirement in _asked_for(package, extras)
+            for lacking in requirement.extras
+            - pinned.get(canonicalize_name(requirement.name), set())
+        ]
     return found
+
+
+def _asked_for(package: str, extras: set[str]) -> list[Requirement]:
+    """Return what a package with some of its extras asks for here; nothing if it is not here."""
+    try:
+        asked = [Requirement(each) for each in requires(package) or []]
+    except PackageNotFoundError:
+        return []
+    return [
+        each
+        for each in asked
+        if each.marker is None
+        or any(each.marker.evaluate({"extra": extra}) for extra in ("", *extras))
+    ]
 
 
 def loosened_types(root: Path) -> list[str]:
