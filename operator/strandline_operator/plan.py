@@ -22,6 +22,7 @@ from .actions import (
     RemoveConfigMaps,
     RemoveServices,
 )
+from .broker_ends import end_events
 from .conditions import Readiness
 from .disruption import disruption_allowed
 from .kinds import name_of
@@ -100,6 +101,7 @@ def plan_cluster(
     if is_decided and spread.is_new:
         actions.append(_spread_event(desired.ref, spread))
     actions += _volume_events(desired, observed)
+    actions += end_events(desired, observed)
     # The last: a budget that closed meanwhile ends the pass.
     return actions + _restart_actions(desired, step)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from strandline.config.broker import load_broker_config
-from strandline.errors import ConfigError, StorageError
+from strandline.errors import ConfigError, ExitCode, StorageError
 from strandline.log.data_directory import FAILED_FILE
 from strandline.model import Registration
 from strandline.runtime.observability.logs import BrokerLogFormatter
@@ -20,7 +20,6 @@ from strandline.runtime.process.broker_service import BrokerService
 from strandline.runtime.process.lifecycle import (
     BrokerProcess,
     Context,
-    ExitCode,
     ServiceFactory,
     _bound_socket,
 )
@@ -200,7 +199,7 @@ def test_a_storage_failure_behind_an_orderly_stop_leaves_a_mark(
         contexts.append(context)
         return FailsWhileStopping(at_start=stop_by_signal)
 
-    assert live(make_service) is ExitCode.FAILED
+    assert live(make_service) is ExitCode.LOG_DIRECTORY_FAILED
     assert (make_broker().data_dir / FAILED_FILE).exists()
 
 
