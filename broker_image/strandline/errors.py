@@ -167,4 +167,5 @@ def exit_code_of(error: BaseException) -> ExitCode:
             return ExitCode.INVARIANT_VIOLATED
         case StorageError() if not isinstance(error, LogDirectoryFull):
             return ExitCode.LOG_DIRECTORY_FAILED
-    return ExitCode.FAILED
+        case _:
+            return ExitCode.FAILED

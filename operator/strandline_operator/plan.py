@@ -95,13 +95,13 @@ def plan_cluster(
         status["spread"] = spread.status
     # Before the status that takes its reason away: an operator may be killed between the two.
     actions += growth.events(desired, observed)
+    actions += end_events(desired, observed)
     actions += status_actions(desired.ref, observed.status, status, amiss, refusal)
     if obstacle is None:
         actions += versions.events(desired, choice)
     if is_decided and spread.is_new:
         actions.append(_spread_event(desired.ref, spread))
     actions += _volume_events(desired, observed)
-    actions += end_events(desired, observed)
     # The last: a budget that closed meanwhile ends the pass.
     return actions + _restart_actions(desired, step)
 

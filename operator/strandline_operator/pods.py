@@ -22,7 +22,7 @@ REVISION_LABEL: Final = "controller-revision-hash"
 """Label by which a StatefulSet marks the revision of a pod."""
 _RESIZING: Final = ("FileSystemResizePending", "Resizing")
 """Conditions of a claim whose volume does not have its size yet, the most telling one first."""
-FAILED_ENDS: Final = {
+FAILED_ENDS: Final[dict[int, str]] = {
     ExitCode.LOG_DIRECTORY_FAILED: "LogDirectoryFailed",
     ExitCode.INVARIANT_VIOLATED: "InvariantViolated",
 }
@@ -132,7 +132,7 @@ def _last_end(status: Object) -> BrokerEnd | None:
     for container in status.get("containerStatuses") or []:
         now, before = container.get("state") or {}, container.get("lastState") or {}
         ended = now.get("terminated") or before.get("terminated") or {}
-        reason = FAILED_ENDS.get(ended.get("exitCode"))
+        reason = FAILED_ENDS.get(int(ended.get("exitCode") or 0))
         if reason is not None:
             words = " ".join(str(ended.get("message") or "").split())[-CAUSE_LENGTH_MAX:]
             return BrokerEnd(reason=reason, at=str(ended.get("finishedAt") or ""), words=words)
