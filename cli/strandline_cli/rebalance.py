@@ -40,7 +40,7 @@ class RebalanceWishes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RebalancePlan:
     """What a rebalance writes now, and who takes nothing, with the reason.
 
     found is what it was made of; wanted has the new replicas of each partition by its label.
@@ -71,7 +71,7 @@ def rebalance(assignments: Assignments, wishes: RebalanceWishes, say: Say) -> bo
     Raises:  CommandFailed if the API server refuses a write
     """
     told: set[str] = set()
-    plans: list[Plan] = []
+    plans: list[RebalancePlan] = []
 
     def decide(found: ClusterFound) -> list[Object]:
         plan = planned(found, brokers_wanted(assignments))
@@ -113,7 +113,7 @@ def brokers_wanted(assignments: Assignments) -> int:
     return int(found["spec"]["replicas"])
 
 
-def planned(found: ClusterFound, size: int) -> Plan:
+def planned(found: ClusterFound, size: int) -> RebalancePlan:
     """Return the moves that even numbers ask for.
 
     A partition that moves already stays as it is wanted, and one without a leader stays where its
@@ -132,7 +132,7 @@ def planned(found: ClusterFound, size: int) -> Plan:
         },
     )
     wanted = {label: tuple(moves[each]) for label, each in assigned.items() if each in moves}
-    return Plan(found=found, unfit=unfit, wanted=wanted)
+    return RebalancePlan(found=found, unfit=unfit, wanted=wanted)
 
 
 def may_move(each: Assignment) -> bool:
@@ -152,13 +152,13 @@ def takes_nothing(found: ClusterFound, broker: int, size: int) -> str:
     return found.broker_amiss(broker)
 
 
-def left(found: ClusterFound, told: Iterable[str], plan: Plan) -> list[str]:
+def left(found: ClusterFound, told: Iterable[str], plan: RebalancePlan) -> list[str]:
     """Return a line for each partition that was told to move and has not."""
     there = [found.partitions[label] for label in sorted(told) if label in found.partitions]
     return [progress_line(each, found) for each in there if each.moves or each.label in plan.wanted]
 
 
-def verdict(plan: Plan) -> str:
+def verdict(plan: RebalancePlan) -> str:
     """Return whether what a plan ends with is even, and if not, why."""
     fit = [one for one in plan.found.brokers if one not in plan.unfit]
     held = Counter(one for replicas in plan.after for one in replicas)
@@ -174,7 +174,7 @@ def verdict(plan: Plan) -> str:
     return "the brokers that may take replicas are even: nothing is left to move"
 
 
-def broker_rows(plan: Plan) -> list[Row]:
+def broker_rows(plan: RebalancePlan) -> list[Row]:
     """Return a line for each broker, with what it has and will have."""
     before = [each.wanted for each in plan.found.partitions.values()]
     counted = [
@@ -195,7 +195,7 @@ def move_row(each: Assignment, wanted: Replicas) -> Row:
     return each.label, ids(each.wanted), ids(wanted), moves
 
 
-def _show_plan(plan: Plan, say: Say) -> None:
+def _show_plan(plan: RebalancePlan, say: Say) -> None:
     show(BROKER_COLUMNS, broker_rows(plan), left=BROKER_COLUMNS[-1:])
     if not plan.wanted:
         say(verdict(plan))

@@ -20,7 +20,7 @@ def uneven(brokers: int | list[dict[str, Any]] = 4, **status: Any) -> ClusterFou
     return cluster(*partitions, brokers=brokers)
 
 
-def followed(found: ClusterFound, plan: rebalance.Plan) -> ClusterFound:
+def followed(found: ClusterFound, plan: rebalance.RebalancePlan) -> ClusterFound:
     """Return a cluster whose partitions are where a plan wants them."""
     after = zip(found.partitions.values(), plan.after, strict=True)
     there = list(found.brokers.values())
@@ -91,7 +91,8 @@ def test_a_broker_that_is_drained_now_gets_nothing_back() -> None:
 
 
 def test_partitions_that_move_or_have_no_leader_stay_and_are_told() -> None:
-    for status in ({"replicas": [9, 9]}, {"leader": -1}, {"replicas": []}):
+    states: list[dict[str, Any]] = [{"replicas": [9, 9]}, {"leader": -1}, {"replicas": []}]
+    for status in states:
         plan = rebalance.planned(uneven(**status), 4)
         assert plan.wanted == {}
         assert rebalance.verdict(plan).startswith("brokers have between 0 and 4 replicas: nothing")
@@ -111,9 +112,9 @@ def test_racks_stay_apart_and_the_rest_is_told() -> None:
 def test_what_is_left_are_the_partitions_that_were_told_and_have_not_moved() -> None:
     moving = partition(0, (3, 1, 2), replicas=[3, 1, 2, 0], isr=[1, 2, 0], addingReplicas=[3])
     found = cluster(moving, partition(1, (0, 1, 2)))
-    plan = rebalance.Plan(found=found, unfit={}, wanted={})
+    plan = rebalance.RebalancePlan(found=found, unfit={}, wanted={})
     told = {"orders/0", "orders/1", "gone/0"}
     assert rebalance.left(found, told, plan) == ["orders/0: 3 copy"]
-    told_now = rebalance.Plan(found=found, unfit={}, wanted={"orders/1": (1, 0, 2)})
+    told_now = rebalance.RebalancePlan(found=found, unfit={}, wanted={"orders/1": (1, 0, 2)})
     assert len(rebalance.left(found, told, told_now)) == 2
     assert rebalance.may_move(one(partition()))
