@@ -244,6 +244,12 @@ def test_brokers_are_evened_out_under_load_and_nothing_is_lost(make_group: MakeG
     group.create_topic("evened", partitions=len(placed), assignments=placed)
     group.wait_full_isr("evened", len(placed))
     load = LoadProcess(group, "evened", len(placed))
+    assert "broker 3 goes: spec.replicas is 3" in person.call("rebalance --dry-run")
+    more = json.dumps({"spec": {"replicas": BROKERS}})
+    group.control_plane.kubectl(
+        *("patch", "brokercluster", objects.CLUSTER, "-n", group.namespace),
+        *("--type=merge", "-p", more),
+    )
     said = person.call("rebalance --dry-run")
     assert re.search(r"^ +3 +0 +3 +0 +1 +-$", said, re.MULTILINE)
     assert [wanted(group, "evened", number) for number in range(len(placed))] == placed
