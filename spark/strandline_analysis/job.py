@@ -22,6 +22,8 @@ import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession
 
 from . import read
+from .html_report import page
+from .html_report.words import Range
 from .lake import read_lake
 from .prometheus_http import ReadFailed
 from .report import text_report
@@ -99,9 +101,10 @@ def analyse(spark: SparkSession, task: Task) -> int:
     if task.print_tables:
         for name, table in rows.items():
             sys.stdout.write(f"{TABLE_MARK}{name} {json.dumps(table)}\n")
-    write_tables(
-        task.out, tables, startMs=task.start_ms, endMs=task.end_ms, scrapeIntervalMs=interval_ms
-    )
+    report = page.html_report(rows, Range(**ranged, interval_ms=interval_ms))
+    facts = {"startMs": task.start_ms, "endMs": task.end_ms, "scrapeIntervalMs": interval_ms}
+    write_tables(task.out, tables, report=report, facts=facts)
+    sys.stdout.write(f"The report for a browser is {task.out / page.NAME}\n")
     if not rows["isr_intervals"]:
         sys.stderr.write(f"{task.origin} holds no sample of a partition in this range\n")
         return NO_DATA
@@ -117,8 +120,10 @@ def flat(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def write_tables(out: Path, tables: Mapping[str, pa.Table], **facts: int) -> None:
-    """Write each table as Parquet and CSV, replacing those of an earlier run; then summary.json.
+def write_tables(
+    out: Path, tables: Mapping[str, pa.Table], *, report: str, facts: Mapping[str, int]
+) -> None:
+    """Write each table as Parquet and CSV, and the page, replacing earlier ones; then the summary.
 
     The tables are small, however much was read. A folder with a summary.json, which holds the
     given facts and each table's number of rows, is complete.
@@ -128,6 +133,7 @@ def write_tables(out: Path, tables: Mapping[str, pa.Table], **facts: int) -> Non
     for name, rows in tables.items():
         pyarrow.parquet.write_table(rows, out / f"{name}.parquet", compression="zstd")
         pyarrow.csv.write_csv(flat(rows), out / f"{name}.csv")
+    (out / page.NAME).write_text(report, encoding="utf-8")
     summary = {**facts, "rows": {name: rows.num_rows for name, rows in tables.items()}}
     part = out / f"{SUMMARY}.part"
     part.write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n")

@@ -167,6 +167,7 @@ def test_the_job_reads_analyses_and_writes(
         (2, START_MS + 10_450, START_MS + 25_100)
     ]
     check_files(tmp_path / "out", tables)
+    assert f"The report for a browser is {tmp_path / 'out' / 'report.html'}" in printed
 
     nothing = Task(prometheus=prometheus.url, start_ms=0, end_ms=1000, out=tmp_path / "none")
     assert analyse(spark, nothing) == NO_DATA
@@ -193,6 +194,11 @@ def test_a_job_without_prometheus_ends_with_one_sentence_and_no_spark(
 def check_files(out: Path, tables: dict[str, list[dict[str, Any]]]) -> None:
     import pyarrow.parquet
 
+    from strandline_analysis.html_report.page import html_report
+    from strandline_analysis.html_report.words import Range
+
+    whole = Range(start_ms=START_MS, end_ms=START_MS + 60_000, interval_ms=INTERVAL_MS)
+    assert (out / "report.html").read_text() == html_report(tables, whole)
     summary = json.loads((out / "summary.json").read_text())
     assert summary["scrapeIntervalMs"] == INTERVAL_MS
     assert summary["rows"] == {name: len(rows) for name, rows in tables.items()}

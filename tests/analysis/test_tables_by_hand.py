@@ -168,6 +168,48 @@ def test_a_truncation_is_no_reset_and_a_reset_no_truncation(spark: Any) -> None:
     assert (moved["records"], moved["bytes"], moved["resets"]) == (7, 70, 1)
 
 
+def test_slo_counts_what_is_known_and_names_the_rest(spark: Any) -> None:
+    # Broker 0 leads alone in the ISR for ten seconds and dies; broker 1 leads 3.5 s after its end.
+    of = {"topic": "orders", "partition": "0"}
+    alone = [1.0 if 10 <= scrape < 20 else 3.0 for scrape in range(30)]
+    since = names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS
+    second = leader(26, changed={}, epoch=2, broker=1)
+    second = {
+        labels: [(at + 34_000, value) for at, value in samples]
+        for labels, samples in second.items()
+    } | line(since, [START_MS / 1000 + 33.5] * 26, broker=1, first=34, of=of)
+    found = table_of(
+        spark,
+        "slo",
+        leader(30, changed={10: 10_000, 20: 20_000}),
+        line(names.PARTITION_IS_LEADER, [1.0] * 30 + [None], of=of),
+        line(names.PARTITION_ISR_SIZE, [*alone, None], of=of),
+        line(names.PARTITION_REPLICAS, [3.0] * 30 + [None], of=of),
+        line(names.PARTITION_MIN_INSYNC_REPLICAS, [2.0] * 30 + [None], of=of),
+        line(names.PARTITION_HIGH_WATERMARK, [10.0 * n for n in range(30)], of=of),
+        line(names.PARTITION_LOG_END_OFFSET, [10.0 * n for n in range(30)], of=of),
+        second,
+        *(
+            line(metric, [value] * 26, broker=1, first=34, of=of)
+            for metric, value in (
+                (names.PARTITION_ISR_SIZE, 3.0),
+                (names.PARTITION_REPLICAS, 3.0),
+                (names.PARTITION_MIN_INSYNC_REPLICAS, 2.0),
+                (names.PARTITION_HIGH_WATERMARK, 300.0),
+                (names.PARTITION_LOG_END_OFFSET, 300.0),
+            )
+        ),
+    )
+    (day,) = found
+    # The last scrape of the old leader was 4.5 s before the new one began.
+    assert (day["known_ms"], day["total_ms"], day["failover_p99_ms"]) == (60_000, 60_000, 4500)
+    assert day["availability"] == pytest.approx(1 - 4500 / 60_000, abs=1e-6)
+    assert day["produce_availability"] == pytest.approx(1 - (10_000 + 4500) / 60_000, abs=1e-6)
+    assert day["ur_ratio"] == pytest.approx(10_000 / 60_000, abs=1e-6)
+    assert day["durability_risk"] == pytest.approx(90 / 300, abs=1e-6)
+    assert day["error_budget_left"] == pytest.approx(1 - 0.075 / 0.001, abs=1e-6)
+
+
 def test_runs_are_refused_where_single_samples_are_needed(spark: Any) -> None:
     from strandline_analysis.tables.watermarks import hw_lag
 

@@ -43,6 +43,7 @@ MODULES = (
     "strandline_api/__init__.py",
     *(f"strandline_analysis/{each.name}" for each in ROOT.glob("spark/strandline_analysis/*.py")),
     "strandline_analysis/tables/__init__.py",
+    "strandline_analysis/html_report/__init__.py",
 )
 
 WRONG_IMPORTS = (

@@ -14,7 +14,17 @@ from pyspark.sql import DataFrame
 
 from strandline.names import Metric
 
-from . import churn, coverage, elections, isr_intervals, isr_sizes, risk, throughput, watermarks
+from . import (
+    churn,
+    coverage,
+    elections,
+    isr_intervals,
+    isr_sizes,
+    risk,
+    slo,
+    throughput,
+    watermarks,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,5 +70,6 @@ ANALYSES: Final[Mapping[str, Analysis]] = {
         )
     },
     "data_at_risk": Analysis(make=risk.data_at_risk, metrics=risk.METRICS, plain=True),
+    "slo": Analysis(make=slo.slo, metrics=slo.METRICS, plain=True),
 }
 """By table: how it is made."""

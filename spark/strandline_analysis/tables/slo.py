@@ -100,9 +100,7 @@ def _by_day(pieces: DataFrame) -> DataFrame:
             F.sum(length).alias("total_ms"),
             F.sum(gone).alias("gone_ms"),
             F.sum(F.when(known, length).otherwise(gone)).alias("known_ms"),
-            F.sum(F.when(known & (size >= min_isr), 0).when(known, length).otherwise(gone)).alias(
-                "umi_ms"
-            ),
+            F.sum(F.when(known & (size < min_isr), length).otherwise(gone)).alias("umi_ms"),
             F.sum(F.when(known & (size < replicas), length).otherwise(0)).alias("ur_ms"),
         )
     )

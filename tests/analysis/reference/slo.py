@@ -38,7 +38,7 @@ def slo(history: History, of: Range, *, target: float) -> Iterator[dict[str, Any
                 umi += missing
                 continue
             known += length
-            umi += length if values[0] < values[2] else 0
+            umi += length if values[0] < values[2] else missing
             ur += length if values[0] < values[1] else 0
         failovers = [
             float(row["no_leader_high_ms"])

@@ -1,0 +1,99 @@
+"""The whole page, from the tables of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from .isr_map import isr_map
+from .leaders import leader_lines
+from .markup import Element, element, text_of
+from .rows import Cell, table_of
+from .words import Range, Row, clock, moment, partition_of, span
+
+STYLE: Final = Path(__file__).with_name("report.css")
+SCRIPT: Final = Path(__file__).with_name("report.js")
+NAME: Final = "report.html"
+
+Tables = Mapping[str, Sequence[Row]]
+"""By name of the catalogue: the rows; a table that was not made is absent."""
+
+
+def html_report(tables: Tables, window: Range) -> str:
+    """Return the page, which needs no other file and no network.
+
+    Shape:   rows as the catalogue says
+    """
+    title = "Strandline: what the samples tell"
+    parts = {
+        "leaders": ("Leaders", _leaders(tables, window)),
+        "isr": ("In-sync replicas", _isr(tables, window)),
+    }
+    links = [
+        element("li", element("a", name, href=f"#{place}")) for place, (name, _) in parts.items()
+    ]
+    sections = [
+        element("section", element("h2", name), *inside, id=place)
+        for place, (name, inside) in parts.items()
+    ]
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("title", title),
+        element("style", STYLE.read_text(encoding="utf-8")),
+    )
+    body = element(
+        "body",
+        element("h1", title),
+        element("p", _range(window), class_="lead"),
+        element("nav", element("ul", *links), aria_label="Parts"),
+        element("main", *sections),
+        element("script", SCRIPT.read_text(encoding="utf-8")),
+    )
+    return "<!DOCTYPE html>\n" + text_of(element("html", head, body, lang="en")) + "\n"
+
+
+def _range(window: Range) -> str:
+    times = f"{moment(window.start_ms)} to {moment(window.end_ms)} UTC"
+    return f"{times}, {span(window.length_ms)}, scraped every {span(window.interval_ms)}."
+
+
+def _leaders(tables: Tables, window: Range) -> list[Element]:
+    elections = tables.get("elections")
+    if elections is None:
+        return [_not_made("elections")]
+    header = (
+        *("partition", "epoch", "from", "to", "began", "error ms", "no leader, low ms"),
+        *("no leader, high ms", "kind", "old one"),
+    )
+    rows: list[Sequence[Cell]] = [
+        (
+            partition_of(row),
+            row["epoch"],
+            row["old_leader"],
+            row["new_leader"],
+            None if row["t_first_new_ms"] is None else clock(row["t_first_new_ms"]),
+            row["t_first_new_err_ms"],
+            row["no_leader_low_ms"],
+            row["no_leader_high_ms"],
+            row["kind"],
+            row["cause"],
+        )
+        for row in elections
+    ]
+    caption = f"Elections: {len(rows)}"
+    listed = table_of(caption, header, rows, file="elections.csv") if rows else None
+    return [*leader_lines(elections, window), *([listed] if listed is not None else [])]
+
+
+def _isr(tables: Tables, window: Range) -> list[Element]:
+    intervals = tables.get("isr_intervals")
+    if intervals is None:
+        return [_not_made("isr_intervals")]
+    return isr_map(intervals, window)
+
+
+def _not_made(name: str) -> Element:
+    return element("p", f"The table {name} was not made in this run.", class_="empty")
