@@ -1,4 +1,4 @@
-"""`strandline elect`, `reassign` and `drain` of four real brokers, with the rights of an admin."""
+"""`strandline elect`, `reassign`, `drain`, `rebalance` of four brokers, with an admin's rights."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -123,6 +124,12 @@ def wanted(group: BrokerGroup, topic: str, number: int = 0) -> list[int]:
     return replicas
 
 
+def versions_of(group: BrokerGroup, topic: str, number: int) -> int:
+    """Return how often the spec of a partition was written."""
+    generation: int = group.get("partitions", f"{topic}-{number}")["metadata"]["generation"]
+    return generation
+
+
 def test_a_person_moves_a_partition_under_load_and_takes_a_move_back(
     make_group: MakeGroup, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -228,6 +235,44 @@ def test_a_broker_is_drained_under_load_and_nothing_is_lost(make_group: MakeGrou
     said = person.call("drain 3", status=1)
     assert "wide/0 has 4 replicas, which need as many brokers, and without broker 3" in said
     assert wanted(group, "wide") == [0, 1, 2, 3]
+
+
+def test_brokers_are_evened_out_under_load_and_nothing_is_lost(make_group: MakeGroup) -> None:
+    group = make_group(brokers=BROKERS, **{"broker.session.timeout.ms": SESSION_MS})
+    person = Person(group)
+    placed = [[0, 1, 2]] * 4
+    group.create_topic("evened", partitions=len(placed), assignments=placed)
+    group.wait_full_isr("evened", len(placed))
+    load = LoadProcess(group, "evened", len(placed))
+    assert "broker 3 goes: spec.replicas is 3" in person.call("rebalance --dry-run")
+    more = json.dumps({"spec": {"replicas": BROKERS}})
+    group.control_plane.kubectl(
+        *("patch", "brokercluster", objects.CLUSTER, "-n", group.namespace),
+        *("--type=merge", "-p", more),
+    )
+    said = person.call("rebalance --dry-run")
+    assert re.search(r"^ +3 +0 +3 +0 +1 +-$", said, re.MULTILINE)
+    assert [wanted(group, "evened", number) for number in range(len(placed))] == placed
+    # A broker that copies nothing holds the moves up, so that somebody can end the wait.
+    group.brokers[3].freeze()
+    with person.running("rebalance") as process:
+        assert process.stdout is not None
+        assert any("3 copy" in line for line in process.stdout)
+        process.send_signal(signal.SIGINT)
+        assert "the moves go on. Follow it with `reassign --status`" in process.stdout.read()
+    assert process.returncode == INTERRUPTED
+    group.brokers[3].thaw()
+    assert "are even: nothing is left to move" in person.call("rebalance")
+    after = [wanted(group, "evened", number) for number in range(len(placed))]
+    for number, replicas in enumerate(after):
+        group.wait_moved("evened", *replicas, number=number)
+    assert Counter(one for replicas in after for one in replicas) == dict.fromkeys(range(4), 3)
+    assert sorted(replicas[0] for replicas in after) == [0, 1, 2, 3]
+    versions = [versions_of(group, "evened", number) for number in range(len(placed))]
+    assert "are even: nothing is left to move" in person.call("rebalance")
+    assert [versions_of(group, "evened", number) for number in range(len(placed))] == versions
+    load.wait_for_acks(RATE)
+    load.judged()
 
 
 def test_a_write_is_decided_anew_when_somebody_else_was_first(

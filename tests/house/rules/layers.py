@@ -99,6 +99,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "strandline.kube.objects",
         "strandline_checker",
         "strandline_operator.placement",
+        "strandline_operator.rebalance",
     ),
     "strandline_checker": (
         "strandline_checker",
