@@ -15,12 +15,13 @@ from collections.abc import Callable
 import pytest
 from lupa.lua51 import LuaRuntime
 
+from strandline.errors import ExitCode
 from strandline_operator import kinds
 from strandline_operator.actions import CreateCluster
 from strandline_operator.conditions import Readiness
 from tests.support.commands import REPOSITORY
 
-from .samples import Manifest, World, cluster, made, registered, topic
+from .samples import Manifest, World, cluster, made, pod, registered, topic
 from .test_conditions import REFUSAL, led, planned, running, topic_planned
 
 PAGE = (REPOSITORY / "docs" / "health.md").read_text()
@@ -103,6 +104,15 @@ def with_full_volumes() -> World:
     return world
 
 
+def with_a_failed_disk() -> World:
+    """Return a cluster one of whose brokers runs again after its log directory failed."""
+    world = healthy()
+    ended = {"exitCode": ExitCode.LOG_DIRECTORY_FAILED, "finishedAt": "2026-01-02T03:04:05Z"}
+    statuses = [{"name": "broker", "ready": True, "lastState": {"terminated": ended}}]
+    world.put(pod("default-1", containerStatuses=statuses))
+    return world
+
+
 def changed(world: World, **spec: object) -> World:
     found = world.get(kinds.CLUSTER, "default")
     world.put({**found, "spec": {**found["spec"], **spec}})
@@ -132,6 +142,11 @@ STATES: dict[str, tuple[Callable[[], Manifest], str, str]] = {
     ),
     "cluster with a full volume": (
         lambda: cluster_of(with_full_volumes()),
+        "Healthy",
+        "all 3 brokers are ready",
+    ),
+    "cluster with a broker that ended because of its disk": (
+        lambda: cluster_of(with_a_failed_disk()),
         "Healthy",
         "all 3 brokers are ready",
     ),
