@@ -142,3 +142,30 @@ class InvariantViolation(Exception):
         self.promise = promise
         self.values = values
         super().__init__(f"{promise}: " + ", ".join(f"{k}={v}" for k, v in sorted(values.items())))
+
+
+class ExitCode(IntEnum):
+    """Status of a broker's process; after 2 a mere restart does not help.
+
+    The operator reads 4 and 5 from the pod, where they outlast the process.
+    """
+
+    STOPPED = 0
+    FAILED = 1
+    REFUSED = 2
+    SUPERSEDED = 3
+    LOG_DIRECTORY_FAILED = 4
+    INVARIANT_VIOLATED = 5
+
+
+def exit_code_of(error: BaseException) -> ExitCode:
+    """Return how a running broker ends that met this error; a full disk is no failed one."""
+    match error:
+        case RegistrationSuperseded():
+            return ExitCode.SUPERSEDED
+        case InvariantViolation():
+            return ExitCode.INVARIANT_VIOLATED
+        case StorageError() if not isinstance(error, LogDirectoryFull):
+            return ExitCode.LOG_DIRECTORY_FAILED
+        case _:
+            return ExitCode.FAILED

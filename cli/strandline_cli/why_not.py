@@ -7,7 +7,15 @@ from collections.abc import Iterable
 from .kubectl import Object
 
 TRUE_WHEN_AMISS = frozenset(
-    {"Conflict", "PartitionsCopied", "Rolling", "Scaling", "VolumesFull", "VolumesTooSmall"}
+    {
+        "BrokerFailed",
+        "Conflict",
+        "PartitionsCopied",
+        "Rolling",
+        "Scaling",
+        "VolumesFull",
+        "VolumesTooSmall",
+    }
 )
 """Conditions that are True while something is wrong or under way, and not True when all is well."""
 AT_WORK = frozenset({"Stalled", "Reconciling"})

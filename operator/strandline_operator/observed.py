@@ -218,6 +218,18 @@ class FoundPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerEnd:
+    """The last end of a broker of a pod, if it was a failed log directory or a broken invariant.
+
+    reason is that of the condition BrokerFailed, words are the end of the log.
+    """
+
+    reason: str
+    at: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FoundPod:
     """A pod with the label of a cluster; node is "" until it is scheduled.
 
@@ -236,6 +248,7 @@ class FoundPod:
     is_stuck: bool
     is_terminating: bool
     cause: str
+    end: BrokerEnd | None = None
 
     @property
     def name(self) -> str:

@@ -22,6 +22,7 @@ from .actions import (
     RemoveConfigMaps,
     RemoveServices,
 )
+from .broker_ends import end_events
 from .conditions import Readiness
 from .disruption import disruption_allowed
 from .kinds import name_of
@@ -94,6 +95,7 @@ def plan_cluster(
         status["spread"] = spread.status
     # Before the status that takes its reason away: an operator may be killed between the two.
     actions += growth.events(desired, observed)
+    actions += end_events(desired, observed)
     actions += status_actions(desired.ref, observed.status, status, amiss, refusal)
     if obstacle is None:
         actions += versions.events(desired, choice)

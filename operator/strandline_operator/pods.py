@@ -10,17 +10,23 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from strandline.errors import ExitCode
 from strandline.kube.api import Object
 from strandline.kube.objects import CLUSTER_LABEL
 
 from . import kinds
 from .conditions import Readiness, listed
-from .observed import FoundClaim, FoundPod, ObjectRef
+from .observed import BrokerEnd, FoundClaim, FoundPod, ObjectRef
 
 REVISION_LABEL: Final = "controller-revision-hash"
 """Label by which a StatefulSet marks the revision of a pod."""
 _RESIZING: Final = ("FileSystemResizePending", "Resizing")
 """Conditions of a claim whose volume does not have its size yet, the most telling one first."""
+FAILED_ENDS: Final[dict[int, str]] = {
+    ExitCode.LOG_DIRECTORY_FAILED: "LogDirectoryFailed",
+    ExitCode.INVARIANT_VIOLATED: "InvariantViolated",
+}
+"""Reasons of the condition BrokerFailed."""
 CAUSE_LENGTH_MAX: Final = 300
 """Characters of one sentence of somebody else, such as the last log lines of a container."""
 
@@ -52,6 +58,7 @@ def read_pod(value: Object) -> FoundPod | None:
         is_stuck=bool(stuck),
         is_terminating=is_terminating,
         cause="" if is_ready else _cause(status, stuck, is_terminating=is_terminating),
+        end=_last_end(status),
     )
 
 
@@ -118,6 +125,18 @@ def _container_cause(container: Object) -> str:
         reason = waiting.get("reason") or ended.get("reason") or "Terminated"
         return f"{reason}: {end}" + (f": {last}" if last else "")
     return told(waiting["reason"], waiting.get("message"))
+
+
+def _last_end(status: Object) -> BrokerEnd | None:
+    """Return the last end of the pod's broker if the cause outlasts the process."""
+    for container in status.get("containerStatuses") or []:
+        now, before = container.get("state") or {}, container.get("lastState") or {}
+        ended = now.get("terminated") or before.get("terminated") or {}
+        reason = FAILED_ENDS.get(int(ended.get("exitCode") or 0))
+        if reason is not None:
+            words = " ".join(str(ended.get("message") or "").split())[-CAUSE_LENGTH_MAX:]
+            return BrokerEnd(reason=reason, at=str(ended.get("finishedAt") or ""), words=words)
+    return None
 
 
 def told(reason: Any, message: Any) -> str:

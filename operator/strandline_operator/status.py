@@ -21,9 +21,11 @@ from strandline.model import (
 )
 
 from . import external, growth, resources
+from .broker_ends import broker_failed
 from .broker_settings import wanted_digest
 from .cluster_health import cluster_conditions
 from .conditions import (
+    BROKER_FAILED,
     CONFIG_APPLIED,
     READY,
     SCALING,
@@ -73,6 +75,9 @@ def cluster_status(
         message = full_volumes_message(observed)
         full = Readiness(ready=True, reason="ClientsRefused", message=message)
         conditions[VOLUMES_FULL] = full
+    failed = broker_failed(observed)
+    if failed is not None:
+        conditions[BROKER_FAILED] = failed
     small = growth.too_small(cluster, observed, obstacle)
     if small is not None:
         conditions[VOLUMES_TOO_SMALL] = small

@@ -275,6 +275,9 @@ CASES = (
     condition_case("StrandlineClusterNotReady", "BrokerCluster", "Ready", "NoController"),
     condition_case("StrandlineTopicNotReady", "ReplicatedTopic", "Ready", "UnderMinIsr", bad=-1),
     condition_case("StrandlineStateLost", "ReplicatedTopic", "Ready", "StateLost"),
+    condition_case(
+        *("StrandlineBrokerFailed", "BrokerCluster", "BrokerFailed", "LogDirectoryFailed"), bad=1
+    ),
     condition_case("StrandlineNeedsAPerson", "ReplicatedTopic", "Stalled", "Forbidden", bad=1),
     condition_case(
         *("StrandlineDrainBlocked", "BrokerCluster", "DisruptionAllowed", "WouldBreakMinIsr"),

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from strandline.errors import ExitCode
 from strandline.log.data_directory import FAILED_FILE
 from tests.processes.conftest import MakeGroup
 from tests.support.clients import SentRecords, producer_of, read_all
@@ -31,7 +32,7 @@ def test_a_leader_that_cannot_read_its_log_gives_way_to_one_that_can(
     (segment,) = group.log_folder(0, topic_id).glob("*.log")
     os.truncate(segment, 100)
     assert read_all(group.bootstrap(), "unreadable", COUNT) == sent.offsets
-    assert leader.exit_status() == 1
+    assert leader.exit_status() == ExitCode.LOG_DIRECTORY_FAILED
     failed = leader.last_line("failed")
     assert failed is not None
     assert "read: EIO" in failed["cause"]
@@ -61,7 +62,7 @@ def test_a_leader_that_cannot_begin_a_segment_gives_way_to_one_that_can(
     for _ in range(BATCHES):
         sent.send(COUNT)
         sent.settle()
-    assert leader.exit_status() == 1
+    assert leader.exit_status() == ExitCode.LOG_DIRECTORY_FAILED
     failed = leader.last_line("failed")
     assert failed is not None
     assert "append: ENOENT" in failed["cause"]

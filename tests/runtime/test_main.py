@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from strandline.config.broker import BrokerConfig
+from strandline.errors import ExitCode
 from strandline.runtime import main as entry
 from strandline.runtime.observability.logs import BrokerLogFormatter
-from strandline.runtime.process.lifecycle import ExitCode
 
 ENVIRONMENT = {
     "CLUSTER_NAME": "demo",

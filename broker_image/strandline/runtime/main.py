@@ -17,12 +17,12 @@ from pathlib import Path
 import uvloop
 
 from strandline.config.broker import BrokerConfig, load_broker_config
-from strandline.errors import ConfigError
+from strandline.errors import ConfigError, ExitCode
 from strandline.log_fields import fields
 
 from .observability.logs import BrokerLogFormatter, configure
 from .process.broker_service import BrokerService
-from .process.lifecycle import BrokerProcess, ExitCode
+from .process.lifecycle import BrokerProcess
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from strandline.config.broker import load_broker_config
-from strandline.errors import ConfigError, StorageError
+from strandline.errors import ConfigError, ExitCode, InvariantViolation, StorageError
 from strandline.log.data_directory import FAILED_FILE
 from strandline.model import Registration
 from strandline.runtime.observability.logs import BrokerLogFormatter
@@ -20,7 +20,6 @@ from strandline.runtime.process.broker_service import BrokerService
 from strandline.runtime.process.lifecycle import (
     BrokerProcess,
     Context,
-    ExitCode,
     ServiceFactory,
     _bound_socket,
 )
@@ -124,9 +123,16 @@ def accepts(port: int) -> bool:
     ("fails_in", "end", "calls"),
     [
         pytest.param("", ExitCode.STOPPED, ["start", "drain", "stop", "close"], id="stop"),
-        pytest.param("start", ExitCode.FAILED, ["start", "close"], id="start fails"),
-        pytest.param("drain", ExitCode.FAILED, ["start", "drain", "close"], id="drain fails"),
-        pytest.param("stop", ExitCode.FAILED, ["start", "drain", "stop", "close"], id="stop fails"),
+        pytest.param("start", ExitCode.LOG_DIRECTORY_FAILED, ["start", "close"], id="start fails"),
+        pytest.param(
+            "drain", ExitCode.LOG_DIRECTORY_FAILED, ["start", "drain", "close"], id="drain fails"
+        ),
+        pytest.param(
+            "stop",
+            ExitCode.LOG_DIRECTORY_FAILED,
+            ["start", "drain", "stop", "close"],
+            id="stop fails",
+        ),
     ],
 )
 def test_service_is_closed_once_wherever_its_life_fails(
@@ -146,8 +152,9 @@ def test_service_is_closed_once_wherever_its_life_fails(
             ["start", "drain", "stop", "close"],
         ),
         (ValueError("a bug"), ExitCode.FAILED, ["start", "close"]),
+        (InvariantViolation("a promise"), ExitCode.INVARIANT_VIOLATED, ["start", "close"]),
     ],
-    ids=["a broken connection", "a bug"],
+    ids=["a broken connection", "a bug", "a broken promise"],
 )
 def test_error_that_no_task_awaited_ends_a_broker_unless_tls_had_it(
     live: Live, error: Exception, end: ExitCode, calls: list[str]
@@ -181,7 +188,7 @@ def test_a_storage_failure_leaves_a_mark_for_the_next_start(
     control_plane: ControlPlane, prepared: str, live: Live, fails_in: str, make_broker: MakeBroker
 ) -> None:
     recorder = Recorder(fails_in=fails_in, at_start=stop_by_signal)
-    assert live(lambda *_: recorder) is ExitCode.FAILED
+    assert live(lambda *_: recorder) is ExitCode.LOG_DIRECTORY_FAILED
     assert (make_broker().data_dir / FAILED_FILE).exists()
     assert stored_boot_id(control_plane, prepared) == "boot-1"
 
@@ -200,7 +207,7 @@ def test_a_storage_failure_behind_an_orderly_stop_leaves_a_mark(
         contexts.append(context)
         return FailsWhileStopping(at_start=stop_by_signal)
 
-    assert live(make_service) is ExitCode.FAILED
+    assert live(make_service) is ExitCode.LOG_DIRECTORY_FAILED
     assert (make_broker().data_dir / FAILED_FILE).exists()
 
 
@@ -208,7 +215,7 @@ def test_where_no_mark_can_be_written_the_registration_loses_its_boot_id(
     control_plane: ControlPlane, prepared: str, live: Live, unmarkable: Path
 ) -> None:
     recorder = Recorder(fails_in="start", at_start=lambda: None)
-    assert live(lambda *_: recorder) is ExitCode.FAILED
+    assert live(lambda *_: recorder) is ExitCode.LOG_DIRECTORY_FAILED
     assert not (unmarkable / FAILED_FILE).exists()
     assert stored_boot_id(control_plane, prepared) == ""
 

@@ -22,7 +22,6 @@ import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from enum import IntEnum
 from importlib.metadata import PackageNotFoundError, version
 from ipaddress import ip_address
 from pathlib import Path
@@ -32,12 +31,14 @@ from strandline import names
 from strandline.config.broker import BrokerConfig
 from strandline.errors import (
     ConfigError,
+    ExitCode,
     LogDirectoryFailed,
     LogDirectoryFull,
     RegistrationSuperseded,
     StorageError,
     StoreForbidden,
     StrandlineError,
+    exit_code_of,
 )
 from strandline.kube.api import ApiClient
 from strandline.kube.cluster_store import ClusterStore
@@ -72,15 +73,6 @@ class StopNotClean(StrandlineError):
     """A part failed during an orderly stop: the stop leaves no clean-shutdown marker."""
 
 
-class ExitCode(IntEnum):
-    """Status of the process; after 2 a mere restart does not help."""
-
-    STOPPED = 0
-    FAILED = 1
-    REFUSED = 2
-    SUPERSEDED = 3
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """What the process lends its service; everything here lives as long as the process."""
@@ -95,7 +87,7 @@ class Context:
     internal_socket: socket.socket
     """Bound, not listening: the Kafka listener listens on it once it may serve."""
     fail: Callable[[BaseException], None]
-    """Ends the process with status 1, without a clean-shutdown marker."""
+    """Ends the process with the status of that error, without a clean-shutdown marker."""
     open_external_socket: Callable[[], socket.socket]
     """Binds the port for clients outside; ConfigError if it is taken."""
     settings: RunningSettings
@@ -362,7 +354,7 @@ class BrokerProcess:
                 await self._stop_cleanly(directory, service, registration.broker_epoch)
         except (StopNotClean, StorageError) as error:
             _log.error("failed", extra=fields(cause=str(error)))
-            end = ExitCode.FAILED
+            end = exit_code_of(error)
             if isinstance(error, StorageError) and not isinstance(error, LogDirectoryFull):
                 await record_failure(directory, context.store, self._config)
         finally:
@@ -404,10 +396,10 @@ class BrokerProcess:
             error = ended.exception() if ended.done() else None
             if isinstance(error, RegistrationSuperseded):
                 _log.error("superseded", extra=fields(cause=str(error)))
-                return ExitCode.SUPERSEDED
+                return exit_code_of(error)
             if error is not None:
                 _log.error("failed", exc_info=error)
-                return ExitCode.FAILED
+                return exit_code_of(error)
         return ExitCode.STOPPED
 
     async def _stop_cleanly(
