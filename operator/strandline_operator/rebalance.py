@@ -58,6 +58,10 @@ class _Evening:
     ) -> None:
         ordered = sorted(movable, key=lambda each: (each.topic_id, each.partition))
         self.replicas = {each: each.replicas for each in ordered}
+        self._on: dict[BrokerId, set[Assigned]] = {each: set() for each in brokers}
+        for each in ordered:
+            for broker in each.replicas:
+                self._on.setdefault(broker, set()).add(each)
         self._brokers = sorted(brokers)
         self._fit = sorted(fit)
         self._racks = racks
@@ -72,8 +76,7 @@ class _Evening:
         for giver, taker in _uneven(self._brokers, self._fit, self._held):
             takeable = [
                 each
-                for each, replicas in self.replicas.items()
-                if giver in replicas and taker not in replicas
+                for each in self._on[giver] - self._on[taker]
                 if self._repeats_rack(each, giver, taker) <= self._repeats_rack(each, giver, giver)
             ]
             if takeable:
@@ -134,13 +137,16 @@ class _Evening:
 
     def _repeats_rack(self, each: Assigned, giver: BrokerId, taker: BrokerId) -> bool:
         """Tell whether a broker in the giver's place has the rack of another replica."""
-        others = {self._racks.get(it, "") for it in self.replicas[each] if it != giver}
         rack = self._racks.get(taker, "")
-        return bool(rack) and rack in others
+        return bool(rack) and any(
+            self._racks.get(it, "") == rack for it in self.replicas[each] if it != giver
+        )
 
     def _move(self, each: Assigned, giver: BrokerId, taker: BrokerId) -> None:
         before = self.replicas[each]
         self.replicas[each] = tuple(taker if it == giver else it for it in before)
+        self._on[giver].remove(each)
+        self._on[taker].add(each)
         self._held[giver] -= 1
         self._held[taker] += 1
         self._of_topic[each.topic_id, giver] -= 1
