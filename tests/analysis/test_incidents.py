@@ -53,7 +53,9 @@ def expected(found: Sequence[Episode]) -> list[Row]:
 def drawn(seed: int) -> list[Episode]:
     """Return episodes of which some lie close together."""
     chance = random.Random(seed)
-    found, at = [], START_MS
+    # An incident of a controller alone, which chance rarely draws.
+    found = [Episode("controller", START_MS - 120_000, START_MS - 119_000, None, None, 0)]
+    at = START_MS
     for _ in range(EPISODES):
         at += chance.choice([0, 100, 5_000, 29_000, 31_000, 45_000, 120_000])
         end = at + chance.choice([0, 1_000, 20_000, 70_000, 300_000])

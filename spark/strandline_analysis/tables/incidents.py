@@ -148,12 +148,14 @@ def incidents_of(
         after_ms=interval_ms,
     )
     joined = whole.join(ranked, "incident", "left").withColumns(_verdict())
-    number = F.concat_ws("-", "start_ms", "kind", F.coalesce("root_broker", F.lit("none")))
+    number = F.concat_ws(
+        "-", "start_ms", "kind", F.coalesce(F.col("root_broker").cast("string"), F.lit("none"))
+    )
     return shaped(joined.withColumn("id", number), catalogue.INCIDENTS)
 
 
 def _numbered(found: DataFrame) -> DataFrame:
-    """Number the incidents: one begins NEAR_MS after what was counted of the last."""
+    """Give episodes the number of their incident, which begins NEAR_MS after the last one."""
     in_order = Window.orderBy("start_ms", "end_ms")
     earlier = in_order.rowsBetween(Window.unboundedPreceding, -1)
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
