@@ -76,11 +76,15 @@ def episodes(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int
     restarted = coverage.restarts(samples, **ranged)
     led = elections.controller_elections(samples, **ranged)
     at = F.col("at_ms")
+    # Who leaves less often than that has several incidents, of which each has its own episodes.
+    flaps = churn.flapping(samples, **ranged).where(
+        F.col("end_ms") - F.col("start_ms") <= F.col("cycles") * COUNTED_MS
+    )
     parts = [
         _rows(isr_sizes.ur_episodes(samples, **ranged), "ur", missing),
         _rows(isr_sizes.umi_episodes(samples, **ranged), "umi", missing),
         _rows(watermarks.hw_stalls(samples, **ranged), "stall", F.col("culprit").alias("broker")),
-        _rows(churn.flapping(samples, **ranged), "flapping", F.col("replica").alias("broker")),
+        _rows(flaps, "flapping", F.col("replica").alias("broker")),
         _rows(
             lost.withColumns({"start_ms": begun - F.col("no_leader_high_ms"), "end_ms": begun}),
             "leaderless",
