@@ -6,7 +6,7 @@ it is missing, slow or dead where the incident is, and as far as its own replica
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -67,7 +67,7 @@ def incidents(
 
 def episodes(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) -> DataFrame:
     """Return the rows of other tables that tell of something amiss, as EPISODES."""
-    ranged = {"interval_ms": interval_ms, "start_ms": start_ms, "end_ms": end_ms}
+    ranged: dict[str, Any] = {"interval_ms": interval_ms, "start_ms": start_ms, "end_ms": end_ms}
     missing = F.explode_outer("missing_replicas").alias("broker")
     elected = elections.elections(samples, **ranged)
     lost = elected.where(F.col("kind").isin("broker_failure", "unclean"))

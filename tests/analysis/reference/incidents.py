@@ -51,7 +51,7 @@ def incidents_of(
         blamed = [each for each in cluster if each.broker is not None]
         blamed = [each for each in blamed if each.kind not in NO_BLAME]
         scores = []
-        for broker in {each.broker for each in [*blamed, *absent]}:
+        for broker in {each.broker for each in [*blamed, *absent] if each.broker is not None}:
             own = [each for each in blamed if each.broker == broker]
             hit = len({(each.topic, each.partition) for each in own if each.topic is not None})
             was_gone = [each for each in absent if each.broker == broker]
