@@ -80,6 +80,8 @@ class Plan:
     """Records that clients append to a partition in a second."""
     lag_time_max_ms: int = 10_000
     """replica.lag.time.max.ms."""
+    rest_ms: int = 0
+    """Time without a fault after one has healed."""
     faults: tuple[Fault, ...] = ()
 
     def __post_init__(self) -> None:
@@ -91,6 +93,7 @@ class Plan:
             ("replicas", self.replicas, 1, self.brokers),
             ("rate", self.rate, 1, 1_000_000),
             ("lag_time_max_ms", self.lag_time_max_ms, 1000, 3_600_000),
+            ("rest_ms", self.rest_ms, 0, 3_600_000),
         ):
             if not least <= value <= most:
                 raise ValueError(f"{name} is {value}; it accepts {least} to {most}")
@@ -158,8 +161,8 @@ def planned(plan: Plan, kinds: Sequence[FaultKind] = tuple(FaultKind)) -> Plan:
     while True:
         for kind in chance.sample(list(kinds), len(kinds)):
             fault = _fault(plan, kind, at_ms + chance.randrange(5_000), chance)
-            at_ms = fault.until_ms + plan.settle_ms
-            if at_ms > plan.end_ms:
+            at_ms = fault.until_ms + plan.settle_ms + plan.rest_ms
+            if fault.until_ms + plan.settle_ms > plan.end_ms:
                 return replace(plan, faults=tuple(faults))
             faults.append(fault)
 
