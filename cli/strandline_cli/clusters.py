@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -70,15 +71,19 @@ def forget() -> None:
         (cache_folder() / name).unlink(missing_ok=True)
 
 
-def choose(root: Path, wanted: str, say: Say) -> Cluster:
-    """Find or start the cluster that is wanted, "" for the first that works; else RunFailed."""
+def choose(root: Path, wanted: str, say: Say, *, images: Sequence[str] = ()) -> Cluster:
+    """Find or start the cluster that is wanted, "" for the first that works; else RunFailed.
+
+    images are those of ours that the caller loads next: the Kubernetes under hack/ is compiled
+    while they are made.
+    """
     kind = wanted or ("hack" if _kind_lacks() else "kind")
     before = remembered()
     if before is not None and before.kind != kind:
         raise RunFailed(f"an earlier demo is up (CLUSTER={before.kind}): make demo-down first")
     match kind:
         case "hack":
-            cluster = hack_cluster(root, say)
+            cluster = hack_cluster(root, say, images)
         case "kind":
             cluster = _kind_cluster(root, say)
         case _:
@@ -108,14 +113,14 @@ def _kind_lacks() -> list[str]:
     return lacks
 
 
-def hack_cluster(root: Path, say: Say) -> Cluster:
+def hack_cluster(root: Path, say: Say, images: Sequence[str] = ()) -> Cluster:
     """Find or start the cluster under hack/; RunFailed names everything that is missing."""
     check = subprocess.run([root / ".ci" / "machine"], capture_output=True, text=True, check=False)
     if check.returncode != 0:
         also = ["Or docker, kind, kubectl and helm, all working:", *_kind_lacks()]
         raise RunFailed("\n".join([check.stderr.strip(), *also]))
+    script(root / "hack" / "prepare", *images, say=say)
     scripts = root / "hack" / "cluster"
-    script(scripts / "install", say=say)
     printed = script(scripts / "up", "--workers", str(WORKERS), say=say)
     sourced = f'. "{scripts}/env.sh"; echo "$KUBECONFIG"; dirname "$(command -v kubectl)"'
     kubeconfig, programs = run(["bash", "-c", sourced]).splitlines()

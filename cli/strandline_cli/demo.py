@@ -61,7 +61,8 @@ def run(root: Path, wishes: Wishes, source: ImageSource) -> int:
     if wishes.cluster == "current":
         source.check()
     with screen.step("a Kubernetes"):
-        cluster = clusters.choose(root, wishes.cluster, screen.say)
+        made = (*NAMES, *demo_analysis.observers(analysis=wishes.analysis))
+        cluster = clusters.choose(root, wishes.cluster, screen.say, images=made)
         kubernetes = cluster.kubernetes(NAMESPACE)
         if cluster.kind == "current":
             preflight.check(kubernetes, screen.say, builds_here=bool(source.load))

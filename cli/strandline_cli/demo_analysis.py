@@ -28,6 +28,11 @@ POLL_SECONDS = 1.0
 JOB = f"{release.RELEASE}-analysis"
 
 
+def observers(*, analysis: bool) -> tuple[str, ...]:
+    """Return the names of the images that `load_observers` loads into the cluster under hack/."""
+    return ("prometheus", NAME) if analysis else ("prometheus",)
+
+
 def load_observers(
     root: Path, cluster: Cluster, say: Say, *, source: ImageSource, analysis: bool = True
 ) -> dict[str, str]:

@@ -16,6 +16,29 @@ from tests.support.commands import programs
 STOP_SECONDS = 10
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absence:
+    """A time in which a replica was not in the ISR: the first state without it, the next with it."""
+
+    replica: int
+    left: dict[str, Any]
+    back: dict[str, Any]
+
+    @property
+    def left_ms(self) -> int:
+        """When the first state without the replica was committed."""
+        return changed_ms(self.left)
+
+    @property
+    def back_ms(self) -> int:
+        """When the first state with the replica again was committed."""
+        return changed_ms(self.back)
+
+    def shown_by(self, partition_epoch: int) -> bool:
+        """Tell whether a leader that works with this version of the partition lacks the replica."""
+        return bool(self.left["partitionEpoch"] <= partition_epoch < self.back["partitionEpoch"])
+
+
 @dataclass
 class CommittedStates:
     """Every state of a partition that a watch saw."""
@@ -31,20 +54,19 @@ class CommittedStates:
                 found[epoch] = (before["leader"], after["leader"], changed_ms(after))
         return found
 
-    def absences(self) -> list[tuple[int, int, int | None]]:
-        """Return (replica, left, came back) of every absence from the ISR; times are in ms."""
-        found: list[tuple[int, int, int | None]] = []
+    def absences(self) -> list[Absence]:
+        """Return every absence from the ISR that has ended, replica by replica, in order."""
+        found = []
         for replica in sorted(self.states[0]["replicas"]):
             left = None
             for state in self.states:
                 inside = replica in state["isr"]
                 if not inside and left is None:
-                    left = changed_ms(state)
+                    left = state
                 if inside and left is not None:
-                    found.append((replica, left, changed_ms(state)))
+                    found.append(Absence(replica=replica, left=left, back=state))
                     left = None
-            if left is not None:
-                found.append((replica, left, None))
+            assert left is None, f"{replica} has not come back: {left}"
         return found
 
 
