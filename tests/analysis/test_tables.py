@@ -99,12 +99,18 @@ def history(partition: int) -> PartitionTimeline:
             timeline.elect(20_500, 2, {1, 2})
         case 109:  # ZOMBIE
             timeline.elect(10_000, 1, {1, 2})
+        case 110:  # LATE
+            timeline.hide(0, 1)
+            timeline.elect(20_800, 1, {1, 2})
+            timeline.show(25_000, 1)
+            timeline.change_isr(40_100, {0, 1, 2})
         case _:  # GAP: only scrapes are lost
             pass
     return timeline
 
 
-SHRINK_EXPAND, TWO_AT_ONCE, GAP, STALE, KILLED, MOVED, UNCLEAN, UNSEEN, ZOMBIE = range(101, 110)
+SHRINK_EXPAND, TWO_AT_ONCE, GAP, STALE, KILLED, MOVED, UNCLEAN, UNSEEN = range(101, 109)
+ZOMBIE, LATE = 109, 110
 LOST = frozenset({(0, 5), *((0, number) for number in range(20, 26))})
 """Lost scrapes of partition GAP as (broker, scrape): one, and later six in a row."""
 START_MS = PartitionTimeline().start_ms
@@ -131,7 +137,7 @@ def histories() -> list[PartitionTimeline]:
 @pytest.fixture(scope="module")
 def series(histories: list[PartitionTimeline]) -> list[Series]:
     """Return the series of all partitions in one value, because each query takes seconds."""
-    named = [each for number in range(SHRINK_EXPAND, ZOMBIE + 1) for each in series_of(number)]
+    named = [each for number in range(SHRINK_EXPAND, LATE + 1) for each in series_of(number)]
     return named + [each for one in histories for each in scraped(one, length=LENGTH_MS)]
 
 
@@ -231,6 +237,17 @@ def test_an_interval_goes_on_across_a_change_of_leader(
         "cause": "stale",
         "observed": True,
     }
+
+
+def test_the_first_scrape_of_a_new_leader_ends_a_gap_if_it_comes_late(
+    intervals: list[Row],
+) -> None:
+    assert replica_of(intervals, LATE, 0) == [
+        (True, 0, 21_000, "range", "stale"),
+        (None, 21_000, 25_300, "stale", "gap"),
+        (False, 25_300, 40_100, "gap", "change"),
+        (True, 40_100, LENGTH_MS, "change", "range"),
+    ]
 
 
 def test_a_moved_leader_that_lives_on_was_controlled(elections: list[Row]) -> None:

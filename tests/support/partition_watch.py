@@ -18,7 +18,7 @@ STOP_SECONDS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absence:
-    """A time in which a replica was not in the ISR: the first state without it, the next with it."""
+    """A time out of the ISR: the first state without the replica, and the next one with it."""
 
     replica: int
     left: dict[str, Any]

@@ -141,22 +141,30 @@ def _with_edges(pieces: DataFrame, facts: DataFrame, *, interval_ms: int) -> Dat
 
 
 def _truth(pieces: DataFrame, *, start_ms: int, end_ms: int) -> DataFrame:
-    """Cut every leadership off where a later one begins."""
+    """Cut every leadership off where a later one begins.
+
+    A leadership that begins after a hole follows none: the hole ends with its first scrape, and
+    what that shows may have been so for longer than an error tells.
+    """
     in_order = Window.partitionBy("topic", "partition").orderBy("epoch")
+    earlier = in_order.rowsBetween(Window.unboundedPreceding, -1)
     later = in_order.rowsBetween(1, Window.unboundedFollowing)
     key = ["topic", "partition", "epoch"]
     leaderships = (
         pieces.groupBy(*key)
-        .agg(F.min(F.struct("start_ms", "start_err_ms")).alias("begun"))
+        .agg(
+            F.min(F.struct("start_ms", "start_err_ms")).alias("begun"),
+            F.max("end_ms").alias("ended_ms"),
+        )
         .select(
             *key,
             F.min("begun").over(later).alias("superseded"),
             F.col("begun.start_ms").alias("begun_ms"),
-            F.lag("epoch").over(in_order).alias("earlier"),
+            F.max("ended_ms").over(earlier).alias("known_ms"),
         )
     )
     cut = F.coalesce(F.col("superseded.start_ms") <= F.col("end_ms"), F.lit(False))
-    follows = (F.col("start_ms") == F.col("begun_ms")) & F.col("earlier").isNotNull()
+    follows = (F.col("start_ms") == F.col("begun_ms")) & (F.col("known_ms") >= F.col("begun_ms"))
     error = F.when(cut, F.col("superseded.start_err_ms")).otherwise(F.col("end_err_ms"))
     bounded = pieces.join(leaderships, key).withColumns(
         {

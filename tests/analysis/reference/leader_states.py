@@ -68,12 +68,14 @@ def leader_states(
         found = pieces.setdefault((gauge, subject), [])
         found += _of_series(history, gauge, labels, holding(samples, of), first_scrape, of)
     begun: dict[int, tuple[int, int]] = {}
+    ended: dict[int, int] = {}
     for states in pieces.values():
         for state in states:
             assert state.epoch is not None
             edge = (state.start_ms, state.start_err_ms)
             begun[state.epoch] = min(begun.get(state.epoch, edge), edge)
-    return {key: _whole(states, begun, of) for key, states in pieces.items()}
+            ended[state.epoch] = max(ended.get(state.epoch, 0), state.end_ms)
+    return {key: _whole(states, begun, ended, of) for key, states in pieces.items()}
 
 
 def _of_series(
@@ -133,7 +135,9 @@ def _of_series(
     yield from made
 
 
-def _whole(states: list[State], begun: dict[int, tuple[int, int]], of: Range) -> list[State]:
+def _whole(
+    states: list[State], begun: dict[int, tuple[int, int]], ended: dict[int, int], of: Range
+) -> list[State]:
     """Cut leaderships where later ones begin, merge equal neighbours, and fill the holes."""
     cut = []
     for state in states:
@@ -142,7 +146,8 @@ def _whole(states: list[State], begun: dict[int, tuple[int, int]], of: Range) ->
         later = min((edge for epoch, edge in begun.items() if epoch > state.epoch), default=None)
         if later is not None and later[0] <= end:
             (end, error), reason = later, "leader_change"
-        follows = state.start_ms == begun[state.epoch][0] and min(begun) < state.epoch
+        known_until = max((at for epoch, at in ended.items() if epoch < state.epoch), default=0)
+        follows = state.start_ms == begun[state.epoch][0] <= known_until
         bounded = replace(
             state,
             start_ms=max(state.start_ms, of.start_ms),
