@@ -123,9 +123,21 @@ def configured(operator: PrometheusOperator, installed: Installed, folder: Path)
     """Return what the Prometheus Operator made for the Prometheus, with rules in this folder."""
     config = as_its_pod_reads_it(operator.configuration(installed.prometheus, installed.jobs))
     folder.mkdir()
-    for name, text in operator.rules(installed.prometheus).items():
+    rules = eventually(lambda: operator.rules(installed.prometheus), EVENT_LIMIT_MS, "rules")
+    for name, text in rules.items():
         (folder / name).write_text(text)
     return {**config, "rule_files": [f"{folder}/*.yaml"]}
+
+
+def check_jobs(config: dict[str, Any], installed: Installed) -> None:
+    """Compare each job with its imitation, and take its discovery away."""
+    jobs = {each["job_name"]: each for each in config["scrape_configs"]}
+    for monitor in installed.monitors:
+        imitated = pod_monitors.job_of(monitor)
+        made = jobs[imitated["job_name"]]
+        (found,) = made.pop("kubernetes_sd_configs")
+        assert (found["role"], found["namespaces"]) == ("pod", {"names": [installed.namespace]})
+        assert made == imitated
 
 
 def test_pod_monitors_and_rules_are_taken_and_become_what_other_tests_imitate(
@@ -138,13 +150,7 @@ def test_pod_monitors_and_rules_are_taken_and_become_what_other_tests_imitate(
     assert operator.refused(installed.namespace) == []
     assert operator.complaints() == []
     assert len(installed.monitors) == 2
-    jobs = {each["job_name"]: each for each in config["scrape_configs"]}
-    for monitor in installed.monitors:
-        imitated = pod_monitors.job_of(monitor)
-        made = jobs[imitated["job_name"]]
-        (found,) = made.pop("kubernetes_sd_configs")
-        assert (found["role"], found["namespaces"]) == ("pod", {"names": [installed.namespace]})
-        assert made == imitated
+    check_jobs(config, installed)
     assert config["global"] == pod_monitors.global_settings(f"{installed.namespace}/{NAME}")
     (rules,) = (tmp_path / "rules").iterdir()
     assert yaml.safe_load(rules.read_text()) == installed.rule["spec"]
@@ -154,6 +160,26 @@ def test_pod_monitors_and_rules_are_taken_and_become_what_other_tests_imitate(
     promtool = str(prometheus_programs / "promtool")
     run([promtool, "check", "config", "--lint-fatal", str(path)])
     run([promtool, "check", "rules", "--lint-fatal", str(rules)])
+
+
+def test_the_newest_prometheus_that_it_knows_gets_the_same(
+    operator: PrometheusOperator, plane: ControlPlane, installed: Installed
+) -> None:
+    newest = selecting(installed.namespace, "newest", SELECTED)
+    plane.apply(newest)
+    check_jobs(as_its_pod_reads_it(operator.configuration(newest, installed.jobs)), installed)
+    stateful_set = eventually(
+        lambda: plane.get("statefulset", "prometheus-newest", "-n", installed.namespace),
+        EVENT_LIMIT_MS,
+        "a StatefulSet, which comes after the configuration",
+    )
+    (image,) = {
+        each["image"]
+        for each in stateful_set["spec"]["template"]["spec"]["containers"]
+        if each["name"] == "prometheus"
+    }
+    assert ":v3." in image
+    assert operator.refused(installed.namespace) == []
 
 
 def without_label(monitor: Manifest) -> None:
