@@ -18,7 +18,7 @@ import yaml
 
 from tests.chart import rendered
 from tests.processes.conftest import MakeGroup
-from tests.support import dashboard, strandline_objects
+from tests.support import dashboard, pod_monitors, strandline_objects
 from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
 from tests.support.clients import SentRecords, producer_of
 from tests.support.eventually import eventually
@@ -108,7 +108,7 @@ def our_config(targets: list[dict[str, Any]], alerts: Path) -> dict[str, Any]:
 def their_config(targets: list[dict[str, Any]], alerts: Path) -> dict[str, Any]:
     """Return what the Prometheus Operator makes of the PodMonitor and the PrometheusRule.
 
-    Source:  prometheus-operator, generatePodMonitorConfig; kube-prometheus's Prometheus
+    Source:  kube-prometheus's Prometheus
     """
     items = rendered.render(*VALUES)
     (rule,) = [item for item in items if item["kind"] == "PrometheusRule"]
@@ -118,43 +118,23 @@ def their_config(targets: list[dict[str, Any]], alerts: Path) -> dict[str, Any]:
         for item in items
         if item["kind"] == "PodMonitor" and item["metadata"]["name"].endswith("-brokers")
     ]
-    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
-    name = f"podMonitor/{monitor['metadata']['namespace']}/{monitor['metadata']['name']}/0"
-    relabel: list[dict[str, Any]] = [
-        {"source_labels": ["job"], "target_label": "__tmp_prometheus_job_name"},
-        {"source_labels": [f"{POD}_phase"], "regex": "(Failed|Succeeded)", "action": "drop"},
-    ]
-    for key, value in monitor["spec"]["selector"]["matchLabels"].items():
-        label = key.translate(str.maketrans("./-", "___"))
-        source = [f"{POD}_label_{label}", f"{POD}_labelpresent_{label}"]
-        relabel.append({"source_labels": source, "regex": f"({value});true", "action": "keep"})
-    port = endpoint["port"]
-    relabel += [
-        {"source_labels": [f"{POD}_container_port_name"], "regex": port, "action": "keep"},
-        {"source_labels": ["__meta_kubernetes_namespace"], "target_label": "namespace"},
-        {"source_labels": [f"{POD}_container_name"], "target_label": "container"},
-        {"source_labels": [f"{POD}_name"], "target_label": "pod"},
-        {"target_label": "job", "replacement": name.removesuffix("/0").partition("/")[2]},
-        {"target_label": "endpoint", "replacement": port},
-    ]
-    for each in endpoint["relabelings"]:
-        words = {"sourceLabels": "source_labels", "targetLabel": "target_label"}
-        relabel.append({words.get(key, key): value for key, value in each.items()})
-    job = {
-        "job_name": name,
-        "honor_labels": False,
-        "scrape_interval": endpoint["interval"],
-        "metrics_path": endpoint["path"],
-        "relabel_configs": relabel,
-        "static_configs": targets,
-    }
-    every = {"scrape_interval": "30s", "evaluation_interval": "30s"}
-    outside = {"prometheus": "monitoring/k8s", "prometheus_replica": "prometheus-k8s-0"}
     return {
-        "global": {**every, "external_labels": outside},
-        "scrape_configs": [job],
+        "global": pod_monitors.global_settings("monitoring/k8s"),
+        "scrape_configs": [{**pod_monitors.job_of(monitor), "static_configs": targets}],
         "rule_files": [str(alerts)],
     }
+
+
+def send_and_lose_a_leader(group: BrokerGroup) -> None:
+    """Do what gives each panel a series: records, another leader, a change of the ISR."""
+    sent = SentRecords(producer_of(group.bootstrap()), TOPIC)
+    sent.send(100)
+    sent.settle()
+    leader = group.wait_leader(TOPIC)
+    group.brokers[leader].freeze()
+    eventually(lambda: group.wait_leader(TOPIC) != leader, FAULT_LIMIT_MS, "another leader")
+    group.brokers[leader].thaw()
+    group.wait_full_isr(TOPIC, 3)
 
 
 @pytest.fixture
@@ -181,14 +161,7 @@ def test_panels_have_series_and_alerts_are_silent_on_both_prometheuses(
     both: tuple[BrokerGroup, dict[str, Scraped]],
 ) -> None:
     group, prometheuses = both
-    sent = SentRecords(producer_of(group.bootstrap()), TOPIC)
-    sent.send(100)
-    sent.settle()
-    leader = group.wait_leader(TOPIC)
-    group.brokers[leader].freeze()
-    eventually(lambda: group.wait_leader(TOPIC) != leader, FAULT_LIMIT_MS, "another leader")
-    group.brokers[leader].thaw()
-    group.wait_full_isr(TOPIC, 3)
+    send_and_lose_a_leader(group)
     for name, scraped in prometheuses.items():
 
         def complete(scraped: Scraped = scraped) -> bool:
