@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from strandline.model import BrokerId
-from strandline_operator.rebalance import UNEVEN, even_moves
+from strandline_operator.placement import UNEVEN
+from strandline_operator.rebalance import even_moves
 
 from .assignments import Assignment, Assignments, ClusterFound, Replicas, ids
 from .commands import Say

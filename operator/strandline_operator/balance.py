@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 
 from strandline.model import BrokerId
 
-from .placement import NO_RACKS, Assigned, Replicas, repeats_rack
+from .placement import NO_RACKS, UNEVEN, Assigned, Replicas, repeats_rack
 
 
 def moves_to_new(
@@ -63,7 +63,13 @@ class _Spread:
 
     def _gets_one(self, taker: BrokerId) -> bool:
         """Give a replica to a broker; tell whether there is one that it may take."""
-        givers = [each for each in self._brokers if self._held[each] > self._share]
+        # Where racks keep it from those with more than a share, a neighbour shares what it has.
+        givers = [
+            each
+            for each in self._brokers
+            if self._held[each] > self._share
+            or (self._racks and self._held[each] - self._held[taker] >= UNEVEN)
+        ]
         for giver in sorted(givers, key=lambda each: (-self._held[each], each)):
             takeable = [
                 each

@@ -23,6 +23,8 @@ Replicas = tuple[BrokerId, ...]
 """The brokers of a partition, the preferred leader first."""
 
 
+UNEVEN: Final = 2
+"""By so much two brokers differ if one can give and is not the one with fewer then."""
 NO_RACKS: Final[Mapping[BrokerId, str]] = {}
 
 

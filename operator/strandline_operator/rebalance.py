@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Final
 
 from strandline.model import BrokerId
 
-from .placement import Assigned, Replicas, repeats_rack
+from .placement import UNEVEN, Assigned, Replicas, repeats_rack
 
-UNEVEN: Final = 2
-"""By so much two brokers differ if one can give and is not the one with fewer then."""
 Step = tuple[BrokerId, BrokerId, Assigned]
 """The preferred leader of a partition, the one that it is to prefer, and the partition."""
 

@@ -35,20 +35,20 @@ def attended(
 
 
 def by_librdkafka(address: str) -> list[str | None]:
-    """Return the racks of all brokers, as one broker tells confluent-kafka."""
+    """Return the racks of all brokers, as a broker tells confluent-kafka."""
     client = AdminClient({"bootstrap.servers": address})
     found = client.describe_cluster(request_timeout=LIMIT_SECONDS).result(LIMIT_SECONDS)
     return [node.rack for node in sorted(found.nodes, key=lambda each: each.id)]
 
 
 def by_kafka_python(address: str) -> list[str | None]:
-    """Return the racks of all brokers, as one broker tells kafka-python."""
+    """Return the racks of all brokers, as a broker tells kafka-python."""
     client = kafka.KafkaAdminClient(bootstrap_servers=address)
     try:
         found = client.describe_cluster()
     finally:
         client.close()
-    return [each["rack"] for each in sorted(found["brokers"], key=lambda each: each["node_id"])]
+    return [each["rack"] for each in sorted(found["brokers"], key=lambda each: each["broker_id"])]
 
 
 def wait_racks(attended: AttendedGroup, *expected: str | None) -> None:

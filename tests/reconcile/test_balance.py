@@ -111,6 +111,7 @@ def test_moves_to_new_brokers_keep_racks_different_and_take_what_shares_one_firs
 ) -> None:
     before, brokers, new = cluster
     racks = {each: data.draw(st.sampled_from(["", "a", "b", "c"])) for each in brokers}
+    racks = {each: rack for each, rack in racks.items() if rack}
     step = partial(moves_to_new, brokers=brokers, new=new, limit=100, racks=racks)
     after = until_none_is_left(before, step)
     share = sum(held(before).values()) // len(brokers)
@@ -122,9 +123,21 @@ def test_moves_to_new_brokers_keep_racks_different_and_take_what_shares_one_firs
         # Whoever could give it something would put two replicas into one rack, or has no more.
         for each in after:
             for giver in each.replicas:
-                if held(after)[giver] > share and taker not in each.replicas:
+                has = held(after)[giver]
+                can_give = has > share or (any(racks.values()) and has >= held(after)[taker] + 2)
+                if can_give and taker not in each.replicas:
                     there = tuple(taker if one == giver else one for one in each.replicas)
                     assert repeats_rack(racks, each.replicas, giver=giver, taker=taker), there
+
+
+def test_a_new_broker_shares_the_load_of_its_rack_where_others_cannot_give_it_any() -> None:
+    racks = dict(zip(map(BrokerId, range(4)), "abca", strict=True))
+    before = [
+        Assigned(topic_id=TopicId("t"), partition=n, replicas=tuple(map(BrokerId, (0, 1, 2))))
+        for n in range(12)
+    ]
+    moves = moves_to_new(before, brokers=list(racks), new=[BrokerId(3)], limit=99, racks=racks)
+    assert held(applied(before, moves)) == {0: 6, 1: 12, 2: 12, 3: 6}
 
 
 def test_a_new_broker_in_a_rack_of_its_own_takes_replicas_that_share_one() -> None:
