@@ -10,9 +10,13 @@ from strandline_operator import kinds, racks
 from strandline_operator.actions import Action, ApplyObject, PostEvent
 from strandline_operator.plan import plan_cluster
 from strandline_operator.plan_topics import RACKS_WAIT_MAX, plan_topic
+from strandline_operator.scaling import scaling_step
 
 from .samples import CONFIG, NOW, Manifest, World, cluster, pod, registered, topic
 from .test_conditions import led
+from .test_plan import cluster_plan
+from .test_scaling import registered as ready
+from .test_scaling import scale, whole
 
 KEY = "topology.kubernetes.io/zone"
 LABELS = {
@@ -20,6 +24,7 @@ LABELS = {
     "a2": {KEY: "a"},
     "b1": {KEY: "b", "other": "x"},
     "c1": {KEY: "c", "other": "y"},
+    "d1": {KEY: "d"},
     "bare": {},
     "empty": {KEY: ""},
 }
@@ -255,6 +260,53 @@ def test_a_topic_waits_a_minute_and_not_for_brokers_that_were_up() -> None:
     assert len(placed(world)) == 1
 
 
+# --- brokers that come and go -------------------------------------------------------------
+
+
+def moved(world: World, *nodes: str) -> dict[tuple[int, ...], set[str]]:
+    """Put the brokers on these nodes; return the racks of what scaling moves, by former brokers."""
+    found = world.get(kinds.CLUSTER, "default")
+    world.put({**found, "spec": {**found["spec"], "rack": {"topologyKey": KEY}}})
+    for number, node in enumerate(nodes):
+        world.put(pod(f"default-{number}", node=node))
+    seen = world.cache.cluster("default")
+    assert seen is not None
+    step = scaling_step(seen[0], replace(seen[1], node_labels=LABELS))
+    return {
+        each.former: {LABELS[nodes[one]][KEY] for one in each.body["spec"]["replicas"]}
+        for each in step.moves
+    }
+
+
+def test_a_new_broker_takes_only_replicas_that_stay_in_different_racks() -> None:
+    world = whole(3, 3)
+    scale(world, 4)
+    for _ in range(2):
+        world.perform(cluster_plan(world))
+    ready(world, 4)
+    found = moved(world, "a1", "b1", "c1", "a2")
+    assert found
+    assert all(racks_ == {"a", "b", "c"} for racks_ in found.values())
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        ("a1", "b1", "b1", "b1", "b1", "c1"),
+        ("b1", "a1", "b1", "b1", "b1", "c1"),
+        ("b1", "b1", "a1", "b1", "b1", "c1"),
+    ],
+)
+def test_a_broker_that_goes_gives_its_replicas_to_other_racks(nodes: tuple[str, ...]) -> None:
+    world = whole(6)
+    scale(world, 5)
+    found = moved(world, *nodes)
+    assert found
+    for former, racks_ in found.items():
+        stays = {LABELS[nodes[each]][KEY] for each in former if each != 5}
+        assert racks_ > stays
+
+
 # --- the spread ---------------------------------------------------------------------------
 
 
@@ -282,7 +334,7 @@ def test_replicas_that_share_a_rack_although_others_have_none_are_told() -> None
         (("a1", "a2", "b1", "c1"), [0, 2, 3], ()),
         (("a1", "a2", "b1"), [0, 1, 2], ()),
         (("a1", "a2", "bare", "c1"), [0, 1, 3], ()),
-        (("a1", "a2", "b1", "c1"), [0, 2, 3, 1], (1,)),
+        (("a1", "a2", "b1", "c1", "d1"), [0, 2, 3, 1], (1,)),
     ],
     ids=["apart", "no more racks", "a rack is unknown", "during a move"],
 )
