@@ -80,15 +80,17 @@ def place_partition(
         raise TooFewBrokers(replication_factor=replication_factor, brokers=count)
     first = (partition + start) % count
     distance = (shift + partition // count) * len(set(known.values()))
-    replicas = [ordered[first]]
+    room, had = Counter(known.values()), Counter[str]()
+    replicas: list[BrokerId] = []
     step = 0
     while len(replicas) < replication_factor:
-        candidate = ordered[(first + 1 + (distance + step) % (count - 1)) % count]
-        free = [each for each in ordered if each not in replicas]
-        had = Counter(known[each] for each in replicas)
-        fewest = min(had[known[each]] for each in free)
-        if candidate in free and had[known[candidate]] == fewest:
+        away = 1 + (distance + step - 1) % (count - 1) if step else 0
+        candidate = ordered[(first + away) % count]
+        rack, fewest = known[candidate], min(had[each] for each in room if room[each])
+        if candidate not in replicas and had[rack] == fewest:
             replicas.append(candidate)
+            room[rack] -= 1
+            had[rack] += 1
         step += 1
     return tuple(replicas)
 

@@ -165,7 +165,7 @@ def _plan_partitions(
         bodies = _partitions(desired, observed, cluster, lost, recover=True)
         actions.append(RecreatePartitions(about=desired.ref, bodies=tuple(bodies)))
     if initialised < desired.partitions:
-        if observed.racks.awaited and may_wait_for_racks(desired, now):
+        if waits_for_racks(desired, observed, now):
             return actions + _topic_status_actions(desired, observed, _without_racks(observed), now)
         return [*actions, _initialise(desired, observed, cluster, now)]
     actions += _moves(desired, observed, cluster)
@@ -174,8 +174,10 @@ def _plan_partitions(
     return actions + _topic_status_actions(desired, observed, readiness, now, is_reconciled=True)
 
 
-def may_wait_for_racks(desired: DesiredTopic, now: str) -> bool:
-    """Tell whether a topic is so young that it may wait for the nodes of its cluster's pods."""
+def waits_for_racks(desired: DesiredTopic, observed: ObservedTopic, now: str) -> bool:
+    """Tell whether new partitions of a young topic wait until pods of its cluster have nodes."""
+    if not observed.racks.awaited or (observed.partitions_initialised or 0) >= desired.partitions:
+        return False
     age = datetime.fromisoformat(now) - datetime.fromisoformat(desired.created_at)
     return age < RACKS_WAIT_MAX
 

@@ -32,7 +32,7 @@ from .operator_config import OperatorConfig
 from .operator_metrics import OperatorMetrics
 from .placement import NOWHERE, Racks
 from .plan import plan_cluster
-from .plan_topics import plan_topic
+from .plan_topics import plan_topic, waits_for_racks
 from .pods import read_claim, read_pod
 from .refusals import refusal_of
 from .work_queue import ReconcileKey, WorkQueue
@@ -262,7 +262,7 @@ class Reconciler:
             return []
         desired, seen = topic
         seen = replace(seen, racks=self._racks_of(desired))
-        if seen.racks.awaited:
+        if waits_for_racks(desired, seen, now):
             self.queue.add(key, after_ms=operator_config.RACKS_MS)
         return plan_topic(desired, seen, self._config, now=now, refusal=refusal)
 
