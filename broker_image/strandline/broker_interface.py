@@ -39,12 +39,21 @@ class TopicMetadata:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerMetadata:
+    """One live broker; a rack of "" travels as null."""
+
+    broker_id: BrokerId
+    endpoint: Endpoint
+    rack: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataSnapshot:
     """What this broker knows of the cluster; endpoints are those of the requested listener."""
 
     cluster_id: str
     controller: BrokerId
-    brokers: tuple[tuple[BrokerId, Endpoint], ...]
+    brokers: tuple[BrokerMetadata, ...]
     topics: tuple[TopicMetadata, ...]
 
 

@@ -182,13 +182,16 @@ class Endpoint:
 class LiveBroker:
     """One start of a broker, as the controller announces it to the others: epochs and addresses.
 
-    clean_since_epoch is the broker epoch since which its log lost nothing; see `covers`.
+    clean_since_epoch is the broker epoch since which its log lost nothing; see `covers`. rack is
+    where its pod runs, "" while none is known; the operator says it, and no decision of a broker or
+    controller reads it (ADR 0064).
     """
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     clean_since_epoch: BrokerEpoch
     endpoints: tuple[Endpoint, ...]
+    rack: str = ""
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """Return the endpoint with that listener name, None without one."""
@@ -203,7 +206,8 @@ class Registration(LiveBroker):
     settings that the broker works with, "" if it does not tell) and config_refused (sentences) are
     for people and the operator: the broker changes them while it runs, and no decision reads them.
     reading_logs is the incarnation of the next process while it reads its logs, "" otherwise.
-    is_removed is no word of the broker's: the operator says that the cluster has it no more.
+    is_removed and rack are no words of the broker's: the operator says in `Broker.spec` that the
+    cluster has it no more, and where its pod runs.
     """
 
     incarnation: str
@@ -211,7 +215,6 @@ class Registration(LiveBroker):
     boot_id: str
     software_version: str = ""
     protocol_version: int = 1
-    rack: str = ""
     volume_full: bool = False
     config_digest: str = ""
     config_refused: str = ""

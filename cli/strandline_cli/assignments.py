@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from strandline.errors import ConfigError
+from strandline.model import BrokerId
 
 from .commands import CommandFailed
 from .kubectl import Kubernetes, Object
@@ -115,6 +116,11 @@ class Assignment:
         return tuple(self.found.get("status", {}).get(field, ()))
 
 
+def rack_of(broker: Object) -> str:
+    """Return the rack that the operator wrote into a Broker, "" without one."""
+    return str(broker["spec"].get("rack", ""))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFound:
     """A cluster's partitions by label, its brokers by id, its topics' replicas by topic name."""
@@ -123,6 +129,12 @@ class ClusterFound:
     partitions: Mapping[str, Assignment]
     brokers: Mapping[int, Object]
     factors: Mapping[str, int]
+
+    @property
+    def racks(self) -> dict[BrokerId, str]:
+        """The racks of the brokers that have one, as the operator wrote them."""
+        found = {BrokerId(one): rack_of(each) for one, each in self.brokers.items()}
+        return {one: rack for one, rack in found.items() if rack}
 
     def broker_amiss(self, number: int) -> str:
         """Return why a broker cannot take a replica or lead now, as far as its object tells."""

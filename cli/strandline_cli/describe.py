@@ -14,6 +14,7 @@ from strandline.errors import ConfigError
 from strandline.kube.objects import CLUSTER_LABEL, topic_id_of
 
 from . import status
+from .assignments import rack_of
 from .cluster_view import PartitionSeen, partition_of, pod_of
 from .commands import CommandFailed
 from .kubectl import Kubernetes, Object
@@ -28,7 +29,9 @@ NEEDED = KINDS[:4]
 PARTITIONS_SHOWN = 100
 EVENTS_SHOWN = 10
 PARTITION_COLUMNS: Row = ("PARTITION", "LEADER", "EPOCH", "ISR", "REPLICAS", "CHANGED", "WHY NOT")
-BROKER_COLUMNS: Row = ("BROKER", "NODE", "POD", "RESTARTS", "LEADS", "HOLDS", "SAFE TO RESTART")
+BROKER_COLUMNS: Row = (
+    *("BROKER", "NODE", "RACK", "POD", "RESTARTS", "LEADS", "HOLDS", "SAFE TO RESTART"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +124,7 @@ def broker_page(found: NamespaceFound, name: str, now: datetime) -> list[str]:
             else ("session", "never registered"),
             ("listeners", _listeners(registered)),
             ("pod", _pod(pod)),
+            ("rack", *filter(None, [rack_of(broker)])),
             ("restart", *(_restart(each, number) for each in clusters)),
             ("holds", f"{len(held)} replicas, leads {len(leads)}"),
         ),
@@ -241,11 +245,12 @@ def _broker_row(cluster: Object, broker: Object, pods: dict[str, Object]) -> Row
     name, number = broker["metadata"]["name"], broker["spec"]["brokerId"]
     told = _told(cluster, number)
     counts = (str(told.get("leaders", "-")), str(told.get("replicas", "-")))
+    rack = rack_of(broker) or "-"
     if (pod := pods.get(name)) is None:
-        return (name, "-", "no pod", "-", *counts, _restart(cluster, number))
+        return (name, "-", rack, "no pod", "-", *counts, _restart(cluster, number))
     seen, node = pod_of(pod), pod["spec"].get("nodeName", "not scheduled")
     state = "ready" if seen.ready else pod.get("status", {}).get("phase", "Unknown")
-    return (name, node, state, str(seen.restarts), *counts, _restart(cluster, number))
+    return (name, node, rack, state, str(seen.restarts), *counts, _restart(cluster, number))
 
 
 def _told(cluster: Object, number: int) -> Object:

@@ -113,10 +113,7 @@ def planned(found: ClusterFound, broker: int) -> dict[str, Replicas]:
         away=BrokerId(broker),
         brokers=[BrokerId(one) for one in found.brokers],
         fit=[BrokerId(one) for one in found.brokers if one not in unfit],
-        racks={
-            BrokerId(one): str(each.get("status", {}).get("rack", ""))
-            for one, each in found.brokers.items()
-        },
+        racks=found.racks,
     )
     for label, each in leaving.items():
         if not takers.options(each):

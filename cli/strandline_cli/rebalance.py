@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from strandline.model import BrokerId
-from strandline_operator.rebalance import UNEVEN, even_moves
+from strandline_operator.placement import UNEVEN
+from strandline_operator.rebalance import even_moves
 
 from .assignments import Assignment, Assignments, ClusterFound, Replicas, ids
 from .commands import Say
@@ -126,10 +127,7 @@ def planned(found: ClusterFound, size: int) -> RebalancePlan:
         movable=[assigned[label] for label, each in found.partitions.items() if may_move(each)],
         brokers=[BrokerId(one) for one in found.brokers],
         fit=[BrokerId(one) for one in found.brokers if one not in unfit],
-        racks={
-            BrokerId(one): str(each.get("status", {}).get("rack", ""))
-            for one, each in found.brokers.items()
-        },
+        racks=found.racks,
     )
     wanted = {label: tuple(moves[each]) for label, each in assigned.items() if each in moves}
     return RebalancePlan(found=found, unfit=unfit, wanted=wanted)

@@ -26,6 +26,7 @@ from .conditions import (
 from .disruption import disruption_allowed
 from .observed import DesiredCluster, ObservedCluster
 from .pods import pods_current, spread_met
+from .racks import racks_shared
 
 
 def cluster_conditions(
@@ -49,13 +50,21 @@ def cluster_conditions(
         READY: amiss[0] if amiss else ready,
         AVAILABLE: available,
         MIN_ISR_MET: enough,
-        SPREAD_MET: spread_met(observed.pods),
+        SPREAD_MET: _spread_met(desired, observed),
         CONFIG_APPLIED: config_applied(desired, observed, resources.config_map_name(desired)),
         PODS_CURRENT: pods_current(observed.pods, observed.revision),
         ROLLING: rolling,
         DISRUPTION_ALLOWED: disruption_allowed(observed.partitions),
         **reconciled(obstacle),
     }
+
+
+def _spread_met(desired: DesiredCluster, observed: ObservedCluster) -> Readiness:
+    """Judge the places of brokers, and then those of replicas."""
+    by_node = spread_met(observed.pods)
+    if by_node.ready is False:
+        return by_node
+    return racks_shared(desired, observed) or by_node
 
 
 def _brokers(desired: DesiredCluster, observed: ObservedCluster) -> Readiness | None:

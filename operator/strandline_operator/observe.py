@@ -361,6 +361,7 @@ def read_cluster(value: Object) -> DesiredCluster:
         resources=spec.get("resources") or {},
         pod=spec.get("pod") or {},
         spread_nodes=(spec.get("spread") or {}).get("nodes"),
+        rack_key=(spec.get("rack") or {}).get("topologyKey", ""),
         is_rolling_paused=_is_rolling_paused(value),
         external=_read_listener(spec) if spec.get("externalListener") else None,
     )

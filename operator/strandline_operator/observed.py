@@ -24,6 +24,7 @@ from strandline.model import (
 )
 
 from .kinds import Kind
+from .placement import NOWHERE, Racks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +78,7 @@ class DesiredCluster:
 
     resources and the fields of pod are Kubernetes' own; spread_nodes is None where the operator
     decides. version is "" where the spec names none; image is "" until `versions` has chosen it.
+    rack_key is the key of the label of nodes that says racks, "" for none.
     """
 
     ref: ObjectRef
@@ -95,6 +97,7 @@ class DesiredCluster:
     is_rolling_paused: bool = False
     version: str = ""
     image: str = ""
+    rack_key: str = ""
 
     @property
     def broker_ids(self) -> tuple[BrokerId, ...]:
@@ -291,7 +294,8 @@ class ObservedCluster:
     StatefulSet's present spec; controller_id holds the controller Lease; evictions_allowed is what
     the disruption budget allows now. causes are sentences about brokers that are not ready.
     schedulable_nodes is None unless `pod_settings` needs it and the operator may list nodes;
-    external_ips has the ExternalIP of each node by its name, "" without one, or is None likewise.
+    external_ips has the ExternalIP of each node by its name, "" without one, or is None likewise,
+    as node_labels is, which has the labels of each node.
     services are those that have names of its parts. spread_over is over how many brokers replicas
     were spread last, 0 before the first look; missing_partitions are Partitions that topics had and
     that are not there.
@@ -316,6 +320,7 @@ class ObservedCluster:
     causes: tuple[str, ...] = ()
     schedulable_nodes: int | None = None
     external_ips: Mapping[str, str] | None = None
+    node_labels: Mapping[str, Mapping[str, str]] | None = None
 
     @property
     def broker_epochs(self) -> Mapping[BrokerId, BrokerEpoch]:
@@ -363,7 +368,7 @@ class ObservedTopic:
     are None until the operator writes them; applied is what a controller told of them. logs are the
     brokers that have a log of the topic's id while no topic had it, by partition. led_partitions
     are the names of all Partitions with the cluster's label and a status: brokers of this cluster
-    had them.
+    had them. racks are those of the cluster.
     """
 
     status: FoundStatus
@@ -377,6 +382,7 @@ class ObservedTopic:
     copies: tuple[str, ...]
     logs: Mapping[int, tuple[BrokerId, ...]]
     led_partitions: tuple[str, ...]
+    racks: Racks = NOWHERE
 
 
 def _in_order(status: Object) -> Object:

@@ -32,6 +32,8 @@ SETTLE_MS: Final = 500
 RESYNC_MS: Final = 300_000
 """Interval at which the operator lists everything again, with up to a fifth of jitter, to find a
 deletion that a watch missed."""
+RACKS_MS: Final = 1_000
+"""Pause before a topic that waits for its brokers' racks is looked at again."""
 CAUSES_MS: Final = 10_000
 """Pause before the operator asks again why brokers are not ready: no watch tells of Events."""
 CREATE_ATTEMPTS: Final = 40

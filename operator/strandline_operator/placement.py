@@ -4,7 +4,8 @@ The operator calls it when it creates Partition objects. A partition's replicas 
 on how many partitions exist: partitions added later continue the spread, and a Partition object
 that is created again after a loss names the brokers that have its data (ADR 0009). A partition
 that moved elsewhere, or is resized, keeps its replicas as far as it can (ADR 0057). `strandline
-drain` asks where the replicas of a broker go.
+drain` asks where the replicas of a broker go. Racks count only if every broker that may take a
+replica has one: a broker without could be anywhere (ADR 0064).
 """
 
 from __future__ import annotations
@@ -12,13 +13,33 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 from strandline.errors import StrandlineError
 from strandline.model import BrokerId, TopicId
 
 Replicas = tuple[BrokerId, ...]
 """The brokers of a partition, the preferred leader first."""
+
+
+UNEVEN: Final = 2
+"""By so much two brokers differ if one can give and is not the one with fewer then."""
+NO_RACKS: Final[Mapping[BrokerId, str]] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Racks:
+    """Where brokers are, without those that have no rack; awaited are those that may soon have one.
+
+    Topics wait for these for a moment, so that a topic made with its cluster is spread as well.
+    """
+
+    by_broker: Mapping[BrokerId, str] = field(default_factory=dict)
+    awaited: tuple[BrokerId, ...] = ()
+
+
+NOWHERE: Final = Racks()
 
 
 class TooFewBrokers(StrandlineError):
@@ -31,30 +52,71 @@ class TooFewBrokers(StrandlineError):
 
 
 def place_partition(
-    partition: int, *, brokers: Sequence[BrokerId], replication_factor: int, start: int, shift: int
+    partition: int,
+    *,
+    brokers: Sequence[BrokerId],
+    replication_factor: int,
+    start: int,
+    shift: int,
+    racks: Mapping[BrokerId, str] = NO_RACKS,
 ) -> tuple[BrokerId, ...]:
     """Return the replicas of one partition, the preferred leader first.
 
-    The preferred leaders go round all brokers from `start`. The distance from a leader to its
-    followers grows by one each round, so that the followers of one broker's partitions spread
-    over all other brokers.
+    The preferred leaders go round all brokers from `start`, rack after rack. The distance from a
+    leader to its followers grows each round, so that the followers of one broker's partitions
+    spread over all other brokers. A follower goes to the next broker in a rack that has the fewest
+    replicas of the partition. Without racks all brokers are in one.
 
-    Shape:   brokers are distinct; their order does not matter
+    Shape:   brokers are distinct; their order does not matter; "" or nothing is no rack
     Raises:  TooFewBrokers
-    Source:  Kafka AdminUtils.assignReplicasToBrokersRackUnaware. Kafka starts
-             the shift again for added partitions; here it continues.
+    Source:  Kafka AdminUtils.assignReplicasToBrokersRackAware, and RackUnaware for one rack. Kafka
+             starts the shift again for added partitions; here it continues. Where a partition has
+             more replicas than there are racks, Kafka's next round takes any rack.
     """
-    ordered = sorted(brokers)
+    known = known_racks(brokers, racks)
+    ordered = _rack_after_rack(brokers, known)
     count = len(ordered)
     if not 1 <= replication_factor <= count:
         raise TooFewBrokers(replication_factor=replication_factor, brokers=count)
     first = (partition + start) % count
-    distance = shift + partition // count
-    replicas = [ordered[first]]
-    for follower in range(replication_factor - 1):
-        step = 1 + (distance + follower) % (count - 1)
-        replicas.append(ordered[(first + step) % count])
+    distance = (shift + partition // count) * len(set(known.values()))
+    room, had = Counter(known.values()), Counter[str]()
+    replicas: list[BrokerId] = []
+    step = 0
+    while len(replicas) < replication_factor:
+        away = 1 + (distance + step - 1) % (count - 1) if step else 0
+        candidate = ordered[(first + away) % count]
+        rack, fewest = known[candidate], min(had[each] for each in room if room[each])
+        if candidate not in replicas and had[rack] == fewest:
+            replicas.append(candidate)
+            room[rack] -= 1
+            had[rack] += 1
+        step += 1
     return tuple(replicas)
+
+
+def known_racks(
+    brokers: Collection[BrokerId], racks: Mapping[BrokerId, str]
+) -> dict[BrokerId, str]:
+    """Return the rack of each broker, the same one for all if some broker has none."""
+    found = {each: racks.get(each, "") for each in brokers}
+    return found if all(found.values()) else dict.fromkeys(brokers, "")
+
+
+def _rack_after_rack(
+    brokers: Collection[BrokerId], known: Mapping[BrokerId, str]
+) -> list[BrokerId]:
+    """Return the brokers so that neighbours are in different racks as far as that goes.
+
+    Source:  Kafka AdminUtils.getRackAlternatedBrokerList
+    """
+    turns: dict[str, int] = {}
+    placed: list[tuple[int, str, BrokerId]] = []
+    for each in sorted(brokers):
+        turn = turns.get(known[each], 0)
+        turns[known[each]] = turn + 1
+        placed.append((turn, known[each], each))
+    return [each for _, _, each in sorted(placed)]
 
 
 def place_topic(
@@ -63,6 +125,7 @@ def place_topic(
     *,
     brokers: Sequence[BrokerId],
     replication_factor: int,
+    racks: Mapping[BrokerId, str] = NO_RACKS,
 ) -> dict[int, tuple[BrokerId, ...]]:
     """Return the replicas of some partitions of a topic, by partition number.
 
@@ -80,26 +143,52 @@ def place_topic(
             replication_factor=replication_factor,
             start=seed % count,
             shift=seed // count % count,
+            racks=racks,
         )
         for partition in partitions
     }
 
 
 def resized(
-    current: Sequence[BrokerId], usual: Sequence[BrokerId], *, in_sync: Collection[BrokerId]
+    current: Sequence[BrokerId],
+    usual: Sequence[BrokerId],
+    *,
+    in_sync: Collection[BrokerId],
+    racks: Mapping[BrokerId, str] = NO_RACKS,
 ) -> tuple[BrokerId, ...]:
     """Return as many replicas as usual ones, so that as few as possible move.
 
     Brokers that are added are those of the usual placement. Of brokers that have a replica those in
-    sync stay first, then those that stand first; their order stays.
+    sync stay first, then those in racks of their own, then those that stand first; their order
+    stays.
 
     Shape:   in_sync are members of the ISR; the rest of current may lack records
     """
     count = len(usual)
     if count >= len(current):
-        return tuple(dict.fromkeys([*current, *usual]))[:count]
-    kept = sorted(current, key=lambda each: each not in in_sync)[:count]
+        others = [each for each in usual if each not in current]
+        return (*current, *_chosen(others, count - len(current), racks, beside=current))
+    ready = [each for each in current if each in in_sync]
+    kept = _chosen(ready, count, racks)
+    behind = [each for each in current if each not in in_sync]
+    kept += _chosen(behind, count - len(kept), racks, beside=kept)
     return tuple(each for each in current if each in kept)
+
+
+def _chosen(
+    options: Sequence[BrokerId],
+    count: int,
+    racks: Mapping[BrokerId, str],
+    *,
+    beside: Sequence[BrokerId] = (),
+) -> list[BrokerId]:
+    """Return some of the options, first those in racks that no broker chosen so far is in."""
+    left, chosen = list(options), list[BrokerId]()
+    while left and len(chosen) < count:
+        taken = {racks.get(each, "") for each in (*beside, *chosen)} - {""}
+        chosen.append(min(left, key=lambda each: racks.get(each, "") in taken))
+        left.remove(chosen[-1])
+    return chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,9 +267,7 @@ class Takers:
         return self._repeats_rack(each, taker), self._replicas[taker], firsts
 
     def _repeats_rack(self, each: Assigned, taker: BrokerId) -> bool:
-        others = {self._racks.get(one, "") for one in each.replicas if one != self._away}
-        rack = self._racks.get(taker, "")
-        return bool(rack) and rack in others
+        return repeats_rack(self._racks, each.replicas, giver=self._away, taker=taker)
 
     def _is_evened(self, each: Assigned, options: Collection[BrokerId]) -> bool:
         """Give a replica to another broker that has at least two fewer; tell whether one does."""
@@ -196,6 +283,14 @@ class Takers:
         """Put the taker where the broker stood, so that preferred leaders stay spread."""
         taker = self._taker[each]
         return tuple(taker if one == self._away else one for one in each.replicas)
+
+
+def repeats_rack(
+    racks: Mapping[BrokerId, str], replicas: Replicas, *, giver: BrokerId, taker: BrokerId
+) -> bool:
+    """Tell whether a broker in the giver's place has the rack of another replica."""
+    rack = racks.get(taker, "")
+    return bool(rack) and any(racks.get(one, "") == rack for one in replicas if one != giver)
 
 
 def on_logs(

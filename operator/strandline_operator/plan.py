@@ -35,6 +35,7 @@ from .observed import (
 )
 from .operator_config import OperatorConfig
 from .pod_settings import NodeSpread, SpreadDecision
+from .racks import rack_events, racks_of
 from .rolling import RollingStep, rolling_step
 from .scaling import scaling_step
 from .status import (
@@ -96,6 +97,7 @@ def plan_cluster(
     # Before the status that takes its reason away: an operator may be killed between the two.
     actions += growth.events(desired, observed)
     actions += end_events(desired, observed)
+    actions += rack_events(desired, observed)
     actions += status_actions(desired.ref, observed.status, status, amiss, refusal)
     if obstacle is None:
         actions += versions.events(desired, choice)
@@ -169,6 +171,7 @@ def _present_objects(
         disruption_allowed=bool(disruption_allowed(observed.partitions).ready),
         removed=observed.registrations.keys() - set(desired.broker_ids),
         addresses=external.addresses(desired, observed),
+        racks=racks_of(desired, observed).by_broker,
     )
 
 

@@ -5,6 +5,7 @@ Pure, and level-triggered, as `plan` is of clusters.
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Final
 
 from strandline.kube.api import Object
@@ -36,6 +37,8 @@ from .status_actions import status_actions
 
 MOVES_IN_A_PASS_MAX: Final = 100
 """Specs that one pass writes when the replication factor changes; the next pass goes on."""
+RACKS_WAIT_MAX: Final = timedelta(seconds=60)
+"""How old a topic is at most that waits until its brokers have racks."""
 
 
 def plan_topic(
@@ -162,11 +165,29 @@ def _plan_partitions(
         bodies = _partitions(desired, observed, cluster, lost, recover=True)
         actions.append(RecreatePartitions(about=desired.ref, bodies=tuple(bodies)))
     if initialised < desired.partitions:
+        if waits_for_racks(desired, observed, now):
+            return actions + _topic_status_actions(desired, observed, _without_racks(observed), now)
         return [*actions, _initialise(desired, observed, cluster, now)]
     actions += _moves(desired, observed, cluster)
     counts = partition_counts(observed.partitions.values(), desired.partitions)
     readiness = topic_readiness(desired, counts, observed.partitions)
     return actions + _topic_status_actions(desired, observed, readiness, now, is_reconciled=True)
+
+
+def waits_for_racks(desired: DesiredTopic, observed: ObservedTopic, now: str) -> bool:
+    """Tell whether new partitions of a young topic wait until pods of its cluster have nodes."""
+    if not observed.racks.awaited or (observed.partitions_initialised or 0) >= desired.partitions:
+        return False
+    age = datetime.fromisoformat(now) - datetime.fromisoformat(desired.created_at)
+    return age < RACKS_WAIT_MAX
+
+
+def _without_racks(observed: ObservedTopic) -> Readiness:
+    message = (
+        f"pods of brokers {list(observed.racks.awaited)} have no node yet, whose label says their "
+        f"rack; partitions are created without racks {RACKS_WAIT_MAX.seconds} s after the topic"
+    )
+    return Readiness(reason="WaitingForRacks", message=message)
 
 
 def _moves(
@@ -187,11 +208,18 @@ def _moves(
         [number for number, _, _ in wrong],
         brokers=cluster.broker_ids,
         replication_factor=factor,
+        racks=observed.racks.by_broker,
     )
     return [
         MovePartition(
             body=resources.moved_partition(
-                each, resized(each.assigned, usual[number], in_sync=state.isr_ids)
+                each,
+                resized(
+                    each.assigned,
+                    usual[number],
+                    in_sync=state.isr_ids,
+                    racks=observed.racks.by_broker,
+                ),
             ),
             former=each.assigned,
         )
@@ -232,6 +260,7 @@ def _partitions(
         numbers,
         brokers=cluster.broker_ids,
         replication_factor=desired.replication_factor,
+        racks=observed.racks.by_broker,
     )
     placed = on_logs(placed, observed.logs)
     return [

@@ -1,22 +1,20 @@
 """Which replicas move so that all brokers hold about as many, and are preferred about as often.
 
-Pure; called by `strandline rebalance`. Replicas first: one moves from the broker with the most to
-the one with the fewest as long as they differ by two, so as few move as even numbers ask for. Then
-the order of replicas, which copies nothing: a partition prefers another of its replicas as leader.
+Pure; called by `strandline rebalance`. Replicas that share a rack first, if another rack has none
+of their partition. Then replicas move from the broker with the most to the one with the fewest as
+long as they differ by two, so as few move as even numbers ask for. Then the order of replicas,
+which copies nothing: a partition prefers another of its replicas as leader.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Final
 
 from strandline.model import BrokerId
 
-from .placement import Assigned, Replicas
+from .placement import UNEVEN, Assigned, Replicas, repeats_rack
 
-UNEVEN: Final = 2
-"""By so much two brokers differ if one can give and is not the one with fewer then."""
 Step = tuple[BrokerId, BrokerId, Assigned]
 """The preferred leader of a partition, the one that it is to prefer, and the partition."""
 
@@ -38,7 +36,8 @@ def even_moves(
              nothing is no rack
     """
     evening = _Evening(assigned, movable, brokers, fit, racks)
-    while evening.move_replica():
+    # Each step puts a partition into more racks, or none into fewer and brokers closer together.
+    while evening.move_apart() or evening.move_replica():
         pass
     while evening.prefer_other_leaders():
         pass
@@ -58,6 +57,7 @@ class _Evening:
     ) -> None:
         ordered = sorted(movable, key=lambda each: (each.topic_id, each.partition))
         self.replicas = {each: each.replicas for each in ordered}
+        self._not_looked_at = dict.fromkeys(ordered)
         self._on: dict[BrokerId, set[Assigned]] = {each: set() for each in brokers}
         for each in ordered:
             for broker in each.replicas:
@@ -70,6 +70,30 @@ class _Evening:
         self._of_topic = Counter(
             (each.topic_id, broker) for each in assigned for broker in each.replicas
         )
+
+    def move_apart(self) -> bool:
+        """Move one replica to a rack that its partition is not in; tell whether one was due.
+
+        From the broker of those in one rack that has the most, to the one that has the fewest.
+        """
+        takers, held = [each for each in self._fit if self._racks.get(each)], self._held
+        while self._not_looked_at:
+            each = next(iter(self._not_looked_at))
+            replicas = self.replicas[each]
+            pairs = [
+                (giver, taker)
+                for giver in replicas
+                if self._repeats_rack(each, giver, giver)
+                for taker in takers
+                if taker not in replicas and not self._repeats_rack(each, giver, taker)
+            ]
+            if pairs:
+                giver, taker = min(pairs, key=lambda it: (held[it[1]] - held[it[0]], *it))
+                self._move(each, giver, taker)
+                return True
+            # What it can do depends on its own replicas alone, so it is done until they change.
+            del self._not_looked_at[each]
+        return False
 
     def move_replica(self) -> bool:
         """Move one replica between brokers that differ most; tell whether one was due."""
@@ -136,15 +160,12 @@ class _Evening:
         )
 
     def _repeats_rack(self, each: Assigned, giver: BrokerId, taker: BrokerId) -> bool:
-        """Tell whether a broker in the giver's place has the rack of another replica."""
-        rack = self._racks.get(taker, "")
-        return bool(rack) and any(
-            self._racks.get(it, "") == rack for it in self.replicas[each] if it != giver
-        )
+        return repeats_rack(self._racks, self.replicas[each], giver=giver, taker=taker)
 
     def _move(self, each: Assigned, giver: BrokerId, taker: BrokerId) -> None:
         before = self.replicas[each]
         self.replicas[each] = tuple(taker if it == giver else it for it in before)
+        self._not_looked_at[each] = None
         self._on[giver].remove(each)
         self._on[taker].add(each)
         self._held[giver] -= 1

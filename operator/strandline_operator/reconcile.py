@@ -19,19 +19,20 @@ from strandline.errors import CoordinationError, StoreForbidden
 from strandline.kube.api import ApiClient, Object
 from strandline.log_fields import fields
 
-from . import events, external, kinds, operator_config, pod_settings
+from . import events, external, kinds, operator_config, pod_settings, racks
 from .actions import Action, PostEvent
 from .apply import Applier
 from .causes import CauseReader
 from .conditions import Readiness
 from .events import PartitionNews
-from .nodes import NodeAddresses
+from .nodes import Nodes
 from .observe import Cache, may_be_part, read_object, read_partition, read_topic
 from .observed import DesiredTopic, FoundObject, FoundPartition
 from .operator_config import OperatorConfig
 from .operator_metrics import OperatorMetrics
+from .placement import NOWHERE, Racks
 from .plan import plan_cluster
-from .plan_topics import plan_topic
+from .plan_topics import plan_topic, waits_for_racks
 from .pods import read_claim, read_pod
 from .refusals import refusal_of
 from .work_queue import ReconcileKey, WorkQueue
@@ -55,7 +56,7 @@ class Reconciler:
         self._config = config
         self.cache = Cache()
         self._causes = CauseReader(api, config.namespace)
-        self._addresses = NodeAddresses(api)
+        self._nodes = Nodes(api)
         self._metrics = metrics
         self.queue = WorkQueue(self._work, on_begun=metrics.waited)
         self._news = PartitionNews()
@@ -184,7 +185,7 @@ class Reconciler:
         """Make one pass; tell whether every action succeeded."""
         try:
             nodes = await self._schedulable_nodes(key)
-            await self._look_for_addresses(key)
+            await self._look_for_nodes(key)
         except CoordinationError as error:
             # An outage decides nothing: the next pass lists them.
             _log.warning("nodes not listed", extra=fields(object=str(key), cause=str(error)))
@@ -251,12 +252,32 @@ class Reconciler:
             observed = replace(
                 observed,
                 schedulable_nodes=nodes,
-                external_ips=self._addresses.external_ips,
+                external_ips=self._nodes.external_ips,
+                node_labels=self._nodes.labels,
                 causes=causes,
             )
             return plan_cluster(cluster, observed, self._config, now=now, refusal=refusal)
         topic = self.cache.topic(key.name)
-        return plan_topic(*topic, self._config, now=now, refusal=refusal) if topic else []
+        if topic is None:
+            return []
+        desired, seen = topic
+        seen = replace(seen, racks=self._racks_of(desired))
+        if waits_for_racks(desired, seen, now):
+            self.queue.add(key, after_ms=operator_config.RACKS_MS)
+        return plan_topic(desired, seen, self._config, now=now, refusal=refusal)
+
+    def _racks_of(self, topic: DesiredTopic) -> Racks:
+        """Return the racks of a topic's cluster, none where nobody asks for them."""
+        found = self.cache.cluster(topic.cluster) if self._wants_racks(topic) else None
+        if found is None:
+            return NOWHERE
+        return racks.racks_of(found[0], replace(found[1], node_labels=self._nodes.labels))
+
+    def _wants_racks(self, topic: DesiredTopic) -> bool:
+        """Tell whether the brokers of a topic's cluster have racks."""
+        return any(
+            each.ref.name == topic.cluster and each.rack_key for each in self.cache.clusters()
+        )
 
     async def _schedulable_nodes(self, key: ReconcileKey) -> int | None:
         """Count the nodes that may take a new cluster's brokers.
@@ -272,12 +293,18 @@ class Reconciler:
             return None
         return pod_settings.schedulable_nodes(nodes.items, found[0])
 
-    async def _look_for_addresses(self, key: ReconcileKey) -> None:
-        """Learn the addresses of the nodes where brokers run, if clients outside shall get them."""
-        found = self.cache.cluster(key.name) if key.kind == kinds.CLUSTER.kind else None
-        nodes = external.nodes_asked_for(*found) if found is not None else None
-        if nodes is not None:
-            await self._addresses.look_for(nodes)
+    async def _look_for_nodes(self, key: ReconcileKey) -> None:
+        """Learn what addresses or labels the nodes have where brokers run, if anyone asks."""
+        name = key.name
+        if key.kind == kinds.TOPIC.kind:
+            topic = self.cache.topic(key.name)
+            name = topic[0].cluster if topic and self._wants_racks(topic[0]) else ""
+        found = self.cache.cluster(name)
+        if found is None:
+            return
+        for nodes in (external.nodes_asked_for(*found), racks.nodes_asked_for(*found)):
+            if nodes is not None:
+                await self._nodes.look_for(nodes)
 
     def resync_now(self) -> None:
         """List everything again soon: watches may have missed something."""
@@ -299,7 +326,7 @@ class Reconciler:
             except CoordinationError as error:
                 _log.warning("resync failed", extra=fields(cause=str(error)))
                 continue
-            self._addresses.list_again()
+            self._nodes.list_again()
             for cluster in self.cache.clusters():
                 self._add(kinds.CLUSTER, cluster.ref.name)
             for topic in self.cache.topics():

@@ -24,6 +24,7 @@ from .actions import PostEvent
 from .broker_settings import file_of, running_settings
 from .observed import DesiredCluster, DesiredTopic, FoundObject, ObjectRef
 from .operator_config import FIELD_MANAGER, OperatorConfig
+from .placement import NO_RACKS
 
 PORTS: Final = {"kafka": Ports().internal, "grpc": Ports().grpc, "http": Ports().http}
 DATA_PATH: Final = "/var/lib/strandline"
@@ -64,6 +65,7 @@ def objects_of(
     disruption_allowed: bool = True,
     removed: Collection[BrokerId] = (),
     addresses: Mapping[BrokerId, AdvertisedAddress] = NO_ADDRESSES,
+    racks: Mapping[BrokerId, str] = NO_RACKS,
 ) -> list[Object]:
     """Return the objects that a BrokerCluster always has, in the order of creation.
 
@@ -88,7 +90,10 @@ def objects_of(
         _manifest(kinds.LEASE, cluster, "controller"),
         *(
             _manifest(
-                kinds.BROKER, cluster, str(i), spec=_broker_spec(cluster, i, addresses.get(i))
+                kinds.BROKER,
+                cluster,
+                str(i),
+                spec=_broker_spec(cluster, i, addresses.get(i), racks.get(i, "")),
             )
             for i in cluster.broker_ids
         ),
@@ -111,11 +116,12 @@ def external_services_of(cluster: DesiredCluster, *, has_topics: bool) -> list[O
 
 
 def _broker_spec(
-    cluster: DesiredCluster, broker_id: BrokerId, address: AdvertisedAddress | None
+    cluster: DesiredCluster, broker_id: BrokerId, address: AdvertisedAddress | None, rack: str
 ) -> Object:
     """Return the spec of a Broker; without a host it advertises the address of its node."""
     settings = running_settings(cluster)
-    spec = {"brokerId": broker_id, **({"config": settings} if settings else {})}
+    spec: Object = {"brokerId": broker_id, **({"config": settings} if settings else {})}
+    spec |= {"rack": rack} if rack else {}
     if address is None:
         return spec
     host = {"host": address.host} if address.host else {}

@@ -24,6 +24,7 @@ from .balance import moves_to_new
 from .conditions import Readiness, listed
 from .observed import DesiredCluster, ObservedCluster
 from .placement import Assigned, Replicas, Takers
+from .racks import racks_of
 
 MOVES_IN_A_PASS_MAX: Final = 100
 """Specs of Partitions that one pass writes; the next pass goes on."""
@@ -83,7 +84,7 @@ def _fewer(step: ScalingStep, desired: DesiredCluster, observed: ObservedCluster
         away=away,
         brokers=[*_ids(wanted), away],
         fit=_fit(desired, observed),
-        racks={each: found.rack for each, found in observed.registrations.items()},
+        racks=racks_of(desired, observed).by_broker,
     )
     stuck = [assigned[each].name for each in leaving if not takers.options(each)]
     if stuck:
@@ -110,6 +111,7 @@ def _more(step: ScalingStep, desired: DesiredCluster, observed: ObservedCluster)
         brokers=_ids(wanted),
         new=_ids(wanted)[observed.spread_over :],
         limit=MOVES_IN_A_PASS_MAX,
+        racks=racks_of(desired, observed).by_broker,
     )
     moving = [each.name for each in observed.partitions if _named(each) != set(each.assigned)]
     if not chosen and not moving:

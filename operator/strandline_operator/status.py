@@ -38,6 +38,7 @@ from .conditions import (
 )
 from .disruption import restart_of
 from .observed import DesiredCluster, DesiredTopic, FoundStatus, ObservedCluster, ObservedTopic
+from .racks import RACKS_KNOWN, racks_known
 from .scaling import ScalingStep
 from .topic_settings import effective_config, topic_config_applied
 
@@ -71,6 +72,9 @@ def cluster_status(
     """
     conditions = cluster_conditions(cluster, observed, obstacle, rolling)
     conditions[SCALING] = scaling.readiness
+    known = racks_known(cluster, observed)
+    if known is not None:
+        conditions[RACKS_KNOWN] = known
     if observed.full_brokers:
         message = full_volumes_message(observed)
         full = Readiness(ready=True, reason="ClientsRefused", message=message)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from .broker_row_cases import BROKER_ROW, BROKER_ROW_BOUNDS, STORAGE_STATUS
 from .cluster_lists import CLUSTER_LISTS, CLUSTER_LISTS_BOUNDS
-from .listener_cases import EXTERNAL_LISTENER, LISTENER_BOUNDS, REGISTRATION_BOUNDS
+from .listener_cases import BROKER_SPEC, EXTERNAL_LISTENER, LISTENER_BOUNDS, REGISTRATION_BOUNDS
 from .partition_cases import PARTITION_BOUNDS
 from .pod_cases import POD_BOUNDS, POD_SPEC, SPREAD_STATUS
 from .scale_cases import SCALE_BOUNDS, SCALE_STATUS
@@ -174,7 +174,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
     "Broker": _manifest(
         "Broker",
         "demo-1",
-        {"brokerId": 1, "external": {"host": "192.0.2.1", "port": 30094}, **RUNNING_SETTINGS},
+        {**BROKER_SPEC, **RUNNING_SETTINGS},
         {
             "brokerEpoch": 5,
             "cleanSinceEpoch": 3,

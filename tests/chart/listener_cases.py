@@ -25,6 +25,11 @@ EXTERNAL_LISTENER: Final[dict[str, Any]] = {
         {"broker": 1},
     ],
 }
+BROKER_SPEC: Final[dict[str, Any]] = {
+    "brokerId": 1,
+    "external": {"host": "192.0.2.1", "port": 30094},
+    "rack": "zone-a",
+}
 _PORT: Final = {"minimum": (1, 0), "maximum": (65_535, 65_536)}
 _HOST: Final = {"maxLength": ("h" * 253, "h" * 254), "pattern": ("2001:db8::1", "a b")}
 
@@ -58,6 +63,7 @@ LISTENER_BOUNDS: Final[Bounds] = {
 REGISTRATION_BOUNDS: Final[Bounds] = {
     "spec.external.host": {"minLength": ("h", ""), "maxLength": ("h" * 253, "h" * 254)},
     "spec.external.port": _PORT,
+    "spec.rack": {"minLength": ("r", ""), "maxLength": ("r" * 63, "r" * 64)},
     "status.listeners": {
         "minItems": ([{"name": "A", "host": "h", "port": 1}], []),
         "maxItems": (

@@ -23,6 +23,7 @@ _OF_PODS = {
 }
 _SHARED_POD_SPEC: Final[Values] = {
     "spread": {"nodes": "Preferred"},
+    "rack": {"topologyKey": "topology.kubernetes.io/zone"},
     "pod": {
         "labels": {"any": "thing"},
         "annotations": {"any": "thing"},
@@ -111,6 +112,7 @@ def _affinity() -> Iterator[tuple[str, dict[str, tuple[Any, Any]]]]:
 _SECRETS = [{"name": f"s{n}"} for n in range(17)]
 POD_BOUNDS: Final[Bounds] = {
     "spec.spread.nodes": {"enum": ("Required", "Maybe")},
+    "spec.rack.topologyKey": _KEY,
     "status.spread.nodes": {"enum": ("Required", "Maybe")},
     "status.spread.reason": {"maxLength": ("R" * 64, "R" * 65), "pattern": ("R", "a b")},
     "status.spread.message": {"maxLength": ("m" * 1024, "m" * 1025)},
@@ -135,6 +137,7 @@ POD_BOUNDS: Final[Bounds] = {
 }
 POD_REQUIRED: Final = [
     *(f"status.spread.{name}" for name in ("nodes", "reason", "message")),
+    "spec.rack.topologyKey",
     "spec.pod.imagePullSecrets[].name",
     _NODE_TERMS,
     *(path.removesuffix("[]") for path in _EXPRESSIONS if "nodeAffinity" in path),

@@ -298,6 +298,8 @@ def test_the_policy_can_be_left_out() -> None:
         "operator.readNodes=maybe",
         "runAsUser=0",
         "defaultCluster.spec.spread.nodes=Maybe",
+        "defaultCluster.spec.rack.label=zone",
+        "defaultCluster.spec.rack.topologyKey=",
         "defaultCluster.spec.pod.hostNetwork=true",
         "networkPolicy.enabled=maybe",
         "networkPolicy.clients=everyone",

@@ -67,6 +67,7 @@ PRINTED = {
         "EPOCH": "5",
         "CLEAN-SINCE": "3",
         "HOST": "10.0.0.1",
+        "RACK": "zone-a",
         "VOLUME-FULL": "true",
         "INCARNATION": "uid/nonce",
         "VERSION": "0.1.0",

@@ -42,11 +42,11 @@ def partition(
     }
 
 
-def broker(number: int, **status: Any) -> Manifest:
+def broker(number: int, rack: str = "", **status: Any) -> Manifest:
     held = {"brokerEpoch": 1, **status}
     return {
         "metadata": {"name": f"demo-{number}"},
-        "spec": {"brokerId": number},
+        "spec": {"brokerId": number, **({"rack": rack} if rack else {})},
         "status": {} if status.get("never") else held,
     }
 

@@ -69,7 +69,10 @@ def namespace(*partitions: dict[str, Any]) -> NamespaceFound:
             "brokerclusters": [made("BrokerCluster", "demo", {"replicas": 3}, status)],
             "replicatedtopics": [made("ReplicatedTopic", "orders", topic, status)],
             "partitions": list(partitions),
-            "brokers": [made("Broker", f"demo-{n}", {"brokerId": n}, {}) for n in range(2)],
+            "brokers": [
+                made("Broker", "demo-0", {"brokerId": 0}, {}),
+                made("Broker", "demo-1", {"brokerId": 1, "rack": "zone-b"}, {}),
+            ],
             "pods": [made("Pod", "demo-1", pod, {"containerStatuses": containers})],
             "events": [event],
         }
@@ -107,14 +110,15 @@ def test_a_broker_says_what_keeps_its_pod_from_running_and_whether_it_may_restar
     assert "  holds      2 replicas, leads 0" in page
     assert "  ImagePullBackOff: no such image" in page
     assert page[page.index("It is not in the ISR of") + 1] == "  orders-1"
+    assert [line.split() for line in page if "rack" in line] == [["rack", "zone-b"]]
 
 
 def test_a_cluster_lists_its_brokers_with_and_without_a_pod() -> None:
     page = cluster_page(namespace(partition(0), partition(1, isr=[0])), "demo", NOW)
     assert "  partitions 2, 1 of them without a full ISR" in page
     assert "  pod demo-1: ImagePullBackOff: no such image" in page
-    assert any(line.split()[:3] == ["demo-0", "-", "no"] for line in page)
-    assert any(line.split()[:2] == ["demo-1", "worker1"] for line in page)
+    assert any(line.split()[:4] == ["demo-0", "-", "-", "no"] for line in page)
+    assert any(line.split()[:3] == ["demo-1", "worker1", "zone-b"] for line in page)
     assert any(line.startswith("orders-1") for line in page)
     assert not any(line.startswith("orders-0") for line in page)
 

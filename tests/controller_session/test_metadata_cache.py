@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
@@ -12,7 +13,9 @@ from strandline.model import (
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
+    Endpoint,
     LeaderEpoch,
+    LiveBroker,
     PartitionCommand,
     PartitionEpoch,
     PartitionState,
@@ -151,3 +154,17 @@ def test_a_snapshot_is_made_once_per_update_and_listener() -> None:
     assert cache.snapshot("INTERNAL") is shown, "an update that is ignored changes nothing"
     assert cache.apply(update(command(NEW)))
     assert cache.snapshot("INTERNAL") is not shown
+
+
+def test_metadata_carries_the_rack_that_was_announced_last() -> None:
+    cache = MetadataCache("demo")
+    for rack in ("zone-a", "", "zone-b"):
+        here = LiveBroker(
+            broker_id=BrokerId(3),
+            broker_epoch=BrokerEpoch(1),
+            clean_since_epoch=BrokerEpoch(1),
+            endpoints=(Endpoint(listener="INTERNAL", host="10.0.0.3", port=9092),),
+            rack=rack,
+        )
+        assert cache.apply(replace(update(), live_brokers=(here,)))
+        assert [(it.broker_id, it.rack) for it in cache.snapshot("INTERNAL").brokers] == [(3, rack)]

@@ -22,6 +22,7 @@ import crc32c
 import uvloop
 
 from strandline.broker_interface import (
+    BrokerMetadata,
     ConsumerFetchedPartition,
     ConsumerFetchPartition,
     DeletedRecords,
@@ -177,7 +178,7 @@ class MemoryBroker:
         return MetadataSnapshot(
             cluster_id="memory",
             controller=me,
-            brokers=((me, self.endpoints[listener]),),
+            brokers=(BrokerMetadata(broker_id=me, endpoint=self.endpoints[listener]),),
             topics=tuple(
                 TopicMetadata(
                     name=name,

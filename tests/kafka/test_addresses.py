@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
-from strandline.broker_interface import MetadataSnapshot, PartitionMetadata, TopicMetadata
+from strandline.broker_interface import (
+    BrokerMetadata,
+    MetadataSnapshot,
+    PartitionMetadata,
+    TopicMetadata,
+)
 from strandline.errors import ErrorCode
 from strandline.kafka_listener.addresses import LeaderHints, MetadataView, MetadataViews
 from strandline.kafka_listener.apis.metadata import metadata
@@ -17,6 +23,7 @@ from tests.kafka.support import MemoryBroker
 from tests.support.counted_calls import calls_of
 
 ME = BrokerId(0)
+ENDPOINT = Endpoint(listener="TEST", host="h", port=1)
 MOVED = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -25,7 +32,7 @@ def snapshot(partitions: int, *, leader: BrokerId = ME) -> MetadataSnapshot:
     return MetadataSnapshot(
         cluster_id="memory",
         controller=ME,
-        brokers=((ME, Endpoint(listener="TEST", host="h", port=1)),),
+        brokers=(BrokerMetadata(broker_id=ME, endpoint=ENDPOINT),),
         topics=(
             TopicMetadata(
                 name="orders",
@@ -117,3 +124,12 @@ def test_hints_that_are_not_needed_read_no_metadata() -> None:
     assert hints.of("orders", 0, ErrorCode.OFFSET_OUT_OF_RANGE) is None
     assert hints.endpoints() == []
     assert asked == []
+
+
+def test_a_broker_is_shown_with_its_rack_and_one_without_has_none() -> None:
+    brokers = (
+        BrokerMetadata(broker_id=ME, endpoint=ENDPOINT, rack="zone-a"),
+        BrokerMetadata(broker_id=BrokerId(1), endpoint=ENDPOINT),
+    )
+    shown = MetadataView(replace(snapshot(1), brokers=brokers)).brokers
+    assert [each["rack"] for each in shown] == ["zone-a", None]

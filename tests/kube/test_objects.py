@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -90,7 +91,6 @@ def registrations(draw: st.DrawFn) -> Registration:
         boot_id=draw(words),
         software_version=draw(words),
         protocol_version=draw(st.integers(1, 9)),
-        rack=draw(words),
     )
 
 
@@ -207,6 +207,20 @@ def test_a_registration_comes_back_as_it_was_written(registration: Registration)
         }
     )
     assert stored.registration == registration
+
+
+@given(registration=registrations())
+def test_the_operator_says_in_the_spec_where_a_broker_is_and_the_broker_says_nothing(
+    registration: Registration,
+) -> None:
+    placed = replace(registration, rack="zone-a", is_removed=True)
+    status = objects.broker_status(placed)
+    assert status == objects.broker_status(registration)
+    spec = {"brokerId": registration.broker_id, "rack": "zone-a", "removed": True}
+    stored = objects.broker_from_object(
+        {"metadata": METADATA, "spec": spec, "status": {**status, "rack": "of another version"}}
+    )
+    assert stored.registration == placed
 
 
 def test_clean_since_above_the_broker_epoch_is_refused() -> None:

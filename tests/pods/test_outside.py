@@ -7,6 +7,7 @@ part in the pods', kcat uses the nodes' addresses. Load balancers have addresses
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
@@ -38,6 +39,15 @@ OTHER_PARTITIONS = range(1, 6)
 LIMIT_MS = 90_000
 COMMAND_SECONDS = 150
 CONTROL_NODE = "control"
+RACK_KEY = "test.strandline.dev/rack"
+"""A label that no scheduler looks at."""
+ASK_RACKS = """
+import json
+from confluent_kafka.admin import AdminClient
+client = AdminClient({"bootstrap.servers": "default-bootstrap:9092"})
+nodes = sorted(client.describe_cluster().result().nodes, key=lambda each: each.id)
+print(json.dumps([each.rack for each in nodes]))
+"""
 SHOWN = re.compile(r"broker (\d) at (\S+)")
 
 
@@ -121,6 +131,29 @@ def client_pod(installed: Installed) -> dict[str, Any]:
     return on_control_node(pod)
 
 
+def wait_racks(cluster: Cluster, installed: Installed) -> None:
+    """Give each broker's node a rack of its own, and wait until the pod `client` is told them."""
+    nodes = [installed.node_of(number) for number in range(3)]
+
+    def told() -> list[str | None]:
+        return list(json.loads(installed.kubernetes.exec("client", "python", "-c", ASK_RACKS)))
+
+    def name_racks(rack: dict[str, str] | None) -> None:
+        patch = json.dumps({"spec": {"rack": rack}})
+        installed.kubernetes.kubectl("patch", "bc", "default", "--type=merge", f"--patch={patch}")
+
+    assert told() == [None] * 3
+    try:
+        for number, node in enumerate(nodes):
+            cluster.kubectl("label", "node", node, f"{RACK_KEY}=rack-{number}", "--overwrite")
+        name_racks({"topologyKey": RACK_KEY})
+        eventually(lambda: told() == ["rack-0", "rack-1", "rack-2"], LIMIT_MS, "racks")
+    finally:
+        cluster.kubectl("label", "node", *nodes, f"{RACK_KEY}-")
+    name_racks(None)
+    eventually(lambda: told() == [None] * 3, LIMIT_MS, "no racks")
+
+
 def test_a_reader_connects_from_outside_and_back_again(
     installed: Installed, cluster: Cluster, reader: Reader
 ) -> None:
@@ -129,6 +162,7 @@ def test_a_reader_connects_from_outside_and_back_again(
     kubernetes.kubectl("wait", "pod/client", "--for=condition=Ready", "--timeout=60s")
     inside = [reader.types(line) for line in under(PAGE, "From a pod")][-1]
     assert {number for number, _ in SHOWN.findall(inside)} == {"0", "1", "2"}
+    wait_racks(cluster, installed)
     # Nodes' addresses: any node leads to any broker, and clients need no pod address.
     for line in under(PAGE, "NodePort"):
         reader.types(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strandline.model import BrokerId, StoredPartition, TopicId
 from strandline_operator.balance import moves_to_new
 from strandline_operator.observed import DesiredCluster, ObservedCluster
-from strandline_operator.placement import Assigned, Replicas
+from strandline_operator.placement import Assigned, Replicas, repeats_rack
 from strandline_operator.scaling import scaling_step
 
 from .test_scaling import PARTITIONS, whole
@@ -96,6 +96,64 @@ def test_moves_to_new_brokers_end_with_a_share_for_each(
         # Whoever gives keeps its share, and whoever takes gets no more than it.
         assert counts[broker] >= min(share, held(before)[broker])
         assert counts[broker] <= max(share, held(before)[broker])
+
+
+def repeats(replicas: Replicas, racks: Mapping[BrokerId, str]) -> int:
+    """Count the replicas that share their rack with an earlier one."""
+    known = [racks[each] for each in replicas if racks.get(each)]
+    return len(known) - len(set(known))
+
+
+@settings(deadline=None)
+@given(clusters(), st.data())
+def test_moves_to_new_brokers_keep_racks_different_and_take_what_shares_one_first(
+    cluster: tuple[list[Assigned], list[BrokerId], list[BrokerId]], data: st.DataObject
+) -> None:
+    before, brokers, new = cluster
+    racks = {each: data.draw(st.sampled_from(["", "a", "b", "c"])) for each in brokers}
+    racks = {each: rack for each, rack in racks.items() if rack}
+    step = partial(moves_to_new, brokers=brokers, new=new, limit=100, racks=racks)
+    after = until_none_is_left(before, step)
+    share = sum(held(before).values()) // len(brokers)
+    for was, now in zip(before, after, strict=True):
+        assert repeats(now.replicas, racks) <= repeats(was.replicas, racks)
+    for taker in new:
+        if held(after)[taker] >= share:
+            continue
+        # Whoever could give it something would put two replicas into one rack, or has no more.
+        for each in after:
+            for giver in each.replicas:
+                has = held(after)[giver]
+                can_give = has > share or (any(racks.values()) and has >= held(after)[taker] + 2)
+                if can_give and taker not in each.replicas:
+                    there = tuple(taker if one == giver else one for one in each.replicas)
+                    assert repeats_rack(racks, each.replicas, giver=giver, taker=taker), there
+
+
+def test_a_new_broker_shares_the_load_of_its_rack_where_others_cannot_give_it_any() -> None:
+    racks = dict(zip(map(BrokerId, range(4)), "abca", strict=True))
+    before = [
+        Assigned(topic_id=TopicId("t"), partition=n, replicas=tuple(map(BrokerId, (0, 1, 2))))
+        for n in range(12)
+    ]
+    moves = moves_to_new(before, brokers=list(racks), new=[BrokerId(3)], limit=99, racks=racks)
+    assert held(applied(before, moves)) == {0: 6, 1: 12, 2: 12, 3: 6}
+
+
+def test_a_new_broker_in_a_rack_of_its_own_takes_replicas_that_share_one() -> None:
+    topic, racks = TopicId("t"), dict(zip(map(BrokerId, range(4)), "aabc", strict=True))
+    together, apart = (
+        Assigned(topic_id=topic, partition=number, replicas=tuple(map(BrokerId, replicas)))
+        for number, replicas in enumerate([(0, 1), (0, 2)])
+    )
+    found = {
+        name: moves_to_new(
+            [apart, together], brokers=list(racks), new=[BrokerId(3)], limit=9, racks=known
+        )
+        for name, known in (("racks", racks), ("none", {}))
+    }
+    assert found["racks"] == {together: (3, 1)}
+    assert len(found["none"]) == 1
 
 
 @cache

@@ -5,8 +5,6 @@ There is no scheduler: the tests bind pods to nodes that are mere objects, cordo
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,60 +12,12 @@ import pytest
 from tests.reconcile.conftest import OperatorProcess
 from tests.reconcile.test_external_process import FIRST, listen, node_port, wanted
 from tests.reconcile.test_operator_process import apply_orders
-from tests.support.api_server import Manifest
 from tests.support.control_plane import ControlPlane
+from tests.support.nodes import Nodes, bind
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
 LISTENER = {"type": "NodePort", "nodeAddress": "ExternalIP"}
-
-
-class Nodes:
-    """Nodes of this test, by names that no other test uses."""
-
-    def __init__(self, plane: ControlPlane, prefix: str) -> None:
-        self._plane = plane
-        self._prefix = prefix
-        self._names: list[str] = []
-
-    def add(self, letter: str, **addresses: str) -> str:
-        """Create a node with addresses by their types and return its name."""
-        name = f"{self._prefix}-{letter}"
-        node: Manifest = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
-        self._plane.apply({**node, "spec": {"unschedulable": True}})
-        self._names.append(name)
-        self.tell(name, **addresses)
-        return name
-
-    def tell(self, name: str, **addresses: str) -> None:
-        """Replace the addresses of a node."""
-        listed = [{"type": kind, "address": address} for kind, address in addresses.items()]
-        patch = json.dumps({"status": {"addresses": listed}})
-        self._plane.kubectl(
-            *("patch", "node", name, "--subresource=status", "--type=merge", "-p", patch)
-        )
-
-    def remove(self) -> None:
-        """Delete all nodes that were added."""
-        if self._names:
-            self._plane.kubectl("delete", "node", *self._names)
-
-
-@pytest.fixture
-def nodes(control_plane: ControlPlane, namespace: str) -> Iterator[Nodes]:
-    """Provide nodes that go with the test."""
-    made = Nodes(control_plane, namespace)
-    yield made
-    made.remove()
-
-
-def bind(operator: OperatorProcess, pod: str, node: str) -> None:
-    """Send a pod to a node, as a scheduler does."""
-    operator.wait_for("pod", lambda: operator.get("pod", pod))
-    target = {"apiVersion": "v1", "kind": "Node", "name": node}
-    whole = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod}, "target": target}
-    path = f"/api/v1/namespaces/{operator.namespace}/pods/{pod}/binding"
-    operator.plane.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(whole))
 
 
 def wait_wanted(operator: OperatorProcess, broker: int, host: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 
 import pytest
@@ -43,6 +44,104 @@ def test_the_order_in_which_brokers_are_given_does_not_matter() -> None:
 def test_start_moves_the_first_replica_and_shift_the_others() -> None:
     moved = place_partition(0, brokers=brokers(5), replication_factor=3, start=2, shift=1)
     assert moved == (2, 4, 0)
+
+
+KAFKAS_RACKS = dict(zip(brokers(6), ["r1", "r3", "r3", "r2", "r2", "r1"], strict=True))
+KAFKAS_PLACES = [(0, 3, 1), (3, 1, 5), (1, 5, 4), (5, 4, 2), (4, 2, 0), (2, 0, 3), (0, 4, 2)]
+
+
+@pytest.mark.parametrize(("partition", "expected"), list(enumerate(KAFKAS_PLACES)))
+def test_six_brokers_in_three_racks_give_kafkas_example(
+    partition: int, expected: tuple[int, ...]
+) -> None:
+    placed = place_partition(
+        partition,
+        brokers=brokers(6),
+        replication_factor=3,
+        start=0,
+        shift=0,
+        racks=KAFKAS_RACKS,
+    )
+    assert placed == expected
+
+
+@st.composite
+def topics(draw: st.DrawFn) -> tuple[TopicId, list[BrokerId], int]:
+    """Draw a topic, brokers with gaps between their ids, and a number of replicas that fits."""
+    everyone = draw(st.lists(st.integers(0, 40), min_size=1, max_size=12, unique=True))
+    factor = draw(st.integers(1, len(everyone)))
+    return TopicId(draw(st.text(max_size=8))), [BrokerId(each) for each in everyone], factor
+
+
+def _as_before_racks(
+    partition: int, everyone: list[BrokerId], factor: int, start: int, shift: int
+) -> tuple[BrokerId, ...]:
+    """Return what Kafka's rule without racks says, as it was written before there were any."""
+    ordered = sorted(everyone)
+    count = len(ordered)
+    first = (partition + start) % count
+    steps = [1 + (shift + partition // count + each) % (count - 1) for each in range(factor - 1)]
+    return (ordered[first], *(ordered[(first + step) % count] for step in steps))
+
+
+@given(topics(), st.data())
+def test_racks_that_are_not_known_of_every_broker_change_nothing(
+    topic: tuple[TopicId, list[BrokerId], int], data: st.DataObject
+) -> None:
+    topic_id, everyone, factor = topic
+    some = st.dictionaries(st.sampled_from(everyone), st.sampled_from(["", "a", "b"]))
+    racks = data.draw(some)
+    racks[data.draw(st.sampled_from(everyone))] = ""
+    seed, count = zlib.crc32(topic_id.encode()), len(everyone)
+    for found in (racks, {}, dict.fromkeys(everyone, "the only one")):
+        placed = place_topic(
+            topic_id, range(30), brokers=everyone, replication_factor=factor, racks=found
+        )
+        assert placed == {
+            each: _as_before_racks(each, everyone, factor, seed % count, seed // count % count)
+            for each in range(30)
+        }
+
+
+@given(topics(), st.data())
+def test_replicas_lie_in_as_many_racks_as_there_are_and_leaders_stay_even(
+    topic: tuple[TopicId, list[BrokerId], int], data: st.DataObject
+) -> None:
+    topic_id, everyone, factor = topic
+    racks = {each: data.draw(st.sampled_from("abcd")) for each in everyone}
+    rounds = 3 * len(everyone)
+    placed = place_topic(
+        topic_id, range(rounds), brokers=everyone, replication_factor=factor, racks=racks
+    )
+    again = place_topic(
+        topic_id, range(rounds), brokers=everyone[::-1], replication_factor=factor, racks=racks
+    )
+    assert placed == again
+    sizes = Counter(racks.values())
+    for replicas in placed.values():
+        assert len(set(replicas)) == factor
+        inside = Counter(racks[each] for each in replicas)
+        assert len(inside) == min(factor, len(sizes))
+        # No rack has two more than another that has a broker left.
+        for rack, size in sizes.items():
+            assert inside[rack] == size or max(inside.values()) <= inside[rack] + 1
+    leaders = Counter(replicas[0] for replicas in placed.values())
+    assert leaders == dict.fromkeys(everyone, 3)
+
+
+@pytest.mark.parametrize(("count", "factor"), [(3, 2), (3, 3), (6, 2), (6, 3), (9, 3), (12, 5)])
+def test_brokers_of_racks_of_one_size_hold_about_as_many_replicas(count: int, factor: int) -> None:
+    racks = {each: "abc"[each * 3 // count] for each in brokers(count)}
+    placed = place_topic(
+        TopicId("6f1d"),
+        range(count * (count - 1)),
+        brokers=brokers(count),
+        replication_factor=factor,
+        racks=racks,
+    )
+    held = Counter(each for replicas in placed.values() for each in replicas)
+    fair = (count - 1) * factor
+    assert max(held.values()) - min(held.values()) <= fair // 4, held
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 9])
@@ -116,6 +215,33 @@ def test_a_resized_partition_keeps_its_replicas_and_first_those_in_sync(
     expected: tuple[int, ...],
 ) -> None:
     found = resized(ids(current), ids(usual), in_sync=ids(in_sync))
+    assert found == ids(expected)
+
+
+RACKS = dict(zip(brokers(6), "aabbcc", strict=True))
+
+
+@pytest.mark.parametrize(
+    ("current", "usual", "in_sync", "expected"),
+    [
+        ((0, 1), (0, 1, 2), (0, 1), (0, 1, 2)),
+        ((0, 2), (0, 2, 4), (0, 2), (0, 2, 4)),
+        ((1,), (0, 2, 4), (1,), (1, 2, 4)),
+        ((1, 3), (0, 2, 4), (1, 3), (1, 3, 4)),
+        ((0, 1, 2), (0, 2), (0, 1, 2), (0, 2)),
+        ((0, 1, 2, 3, 4), (0, 2, 4), (0, 1, 2, 3, 4), (0, 2, 4)),
+        ((0, 1, 2), (0, 2), (0, 1), (0, 1)),
+        ((0, 1, 2, 4), (0, 2), (1, 4), (1, 4)),
+        ((0, 2, 3, 4), (0, 2, 4), (2,), (0, 2, 4)),
+    ],
+)
+def test_a_resized_partition_is_in_as_many_racks_as_replicas_in_sync_allow(
+    current: tuple[int, ...],
+    usual: tuple[int, ...],
+    in_sync: tuple[int, ...],
+    expected: tuple[int, ...],
+) -> None:
+    found = resized(ids(current), ids(usual), in_sync=ids(in_sync), racks=RACKS)
     assert found == ids(expected)
 
 

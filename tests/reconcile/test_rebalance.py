@@ -119,7 +119,7 @@ def test_who_is_not_fit_takes_nothing_and_what_may_not_move_stays(
 
 @settings(deadline=None)
 @given(spreads(), st.data())
-def test_no_partition_is_in_fewer_racks_and_the_second_plan_is_empty(
+def test_replicas_go_to_as_many_racks_as_they_can_and_the_second_plan_is_empty(
     spread: Spread, data: st.DataObject
 ) -> None:
     before, brokers = spread
@@ -128,8 +128,33 @@ def test_no_partition_is_in_fewer_racks_and_the_second_plan_is_empty(
     for was, now in zip(before, after, strict=True):
         assert len(set(now.replicas)) == len(was.replicas)
         assert _repeated(now.replicas, racks) <= _repeated(was.replicas, racks)
-    assert differ(held(after), brokers) <= max(1, differ(held(before), brokers))
+        assert not _could_be_apart(now.replicas, racks)
+    if not any(_could_be_apart(each.replicas, racks) for each in before):
+        assert differ(held(after), brokers) <= max(1, differ(held(before), brokers))
     assert evened(after, brokers, racks=racks) == {}
+
+
+def _could_be_apart(replicas: Replicas, racks: Mapping[BrokerId, str]) -> bool:
+    """Tell whether replicas share a rack although some rack has none of them."""
+    there = {racks[each] for each in replicas}
+    free = {racks[each] for each in racks if each not in replicas}
+    return bool(_repeated(replicas, racks) and free - there - {""})
+
+
+def test_replicas_that_share_a_rack_are_moved_apart_and_no_others() -> None:
+    racks = dict(zip(map(BrokerId, range(4)), "aabc", strict=True))
+    before = [
+        Assigned(topic_id=TopicId("t"), partition=number, replicas=tuple(map(BrokerId, replicas)))
+        for number, replicas in enumerate([(0, 1, 2), (0, 2, 3), (1, 2, 3), (0, 1, 3)])
+    ]
+    moves = evened(before, list(racks), racks=racks)
+    assert [set(moves.get(each, each.replicas)) for each in before] == [
+        {1, 2, 3},
+        {0, 2, 3},
+        {1, 2, 3},
+        {0, 2, 3},
+    ]
+    assert moved(before, applied(before, evened(before, list(racks)))) == 0, "numbers are even"
 
 
 def _repeated(replicas: Replicas, racks: Mapping[BrokerId, str]) -> int:

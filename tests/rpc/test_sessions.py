@@ -109,6 +109,7 @@ LIVE = LiveBroker(
     broker_epoch=EPOCH,
     clean_since_epoch=BrokerEpoch(3),
     endpoints=(Endpoint(listener="INTERNAL", host="10.0.0.1", port=9092),),
+    rack="zone-a",
 )
 HOSTED = HostedReplica(
     tp=TP,

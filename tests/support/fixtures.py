@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.cluster import WORKERS, WORKERS_FOR_FIVE, Cluster
 from tests.support.control_plane import ControlPlane
+from tests.support.nodes import Nodes
 from tests.support.prometheus_program import PrometheusProgram, prepared_programs
 from tests.support.strandline_objects import install_crds
 
@@ -49,6 +50,14 @@ def namespace(control_plane: ControlPlane, request: pytest.FixtureRequest) -> It
     control_plane.kubectl("create", "namespace", name)
     yield name
     control_plane.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def nodes(control_plane: ControlPlane, namespace: str) -> Iterator[Nodes]:
+    """Provide nodes that go with the test."""
+    made = Nodes(control_plane, namespace)
+    yield made
+    made.remove()
 
 
 @pytest.fixture(scope="session")

@@ -56,6 +56,7 @@ class Brokers:
                 broker_epoch=entry.broker_epoch,
                 clean_since_epoch=entry.registration.clean_since_epoch,
                 endpoints=entry.registration.endpoints,
+                rack=entry.registration.rack,
             )
             for broker_id, entry in sorted(self.entries.items())
             if isinstance(entry, Live) and not entry.shutting_down

@@ -12,7 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from strandline.broker_interface import MetadataSnapshot, PartitionMetadata, TopicMetadata
+from strandline.broker_interface import (
+    BrokerMetadata,
+    MetadataSnapshot,
+    PartitionMetadata,
+    TopicMetadata,
+)
 from strandline.model import (
     NO_LEADER,
     BrokerId,
@@ -101,7 +106,7 @@ class MetadataCache:
             cluster_id=self._cluster_id,
             controller=self._controller_id,
             brokers=tuple(
-                (broker_id, endpoint)
+                BrokerMetadata(broker_id=broker_id, endpoint=endpoint, rack=broker.rack)
                 for broker_id, broker in sorted(self._brokers.items())
                 for endpoint in broker.endpoints
                 if endpoint.listener == listener

@@ -39,10 +39,15 @@ class MetadataView:
     def __init__(self, snapshot: MetadataSnapshot) -> None:
         self.snapshot = snapshot
         self.brokers: list[Message] = [
-            {"node_id": broker_id, "host": endpoint.host, "port": endpoint.port}
-            for broker_id, endpoint in snapshot.brokers
+            {
+                "node_id": each.broker_id,
+                "host": each.endpoint.host,
+                "port": each.endpoint.port,
+                "rack": each.rack or None,
+            }
+            for each in snapshot.brokers
         ]
-        reachable = {broker_id for broker_id, _ in snapshot.brokers}
+        reachable = {each.broker_id for each in snapshot.brokers}
         self.topics = [_topic(topic, reachable) for topic in snapshot.topics]
         self.topics_by_name = {topic["name"]: topic for topic in self.topics}
         self.topics_by_id = {topic["topic_id"]: topic for topic in self.topics}

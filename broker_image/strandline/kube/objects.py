@@ -258,9 +258,7 @@ def broker_from_object(value: Object) -> StoredBroker:
         name=metadata.text("name"),
         resource_version=metadata.text("resourceVersion"),
         broker_id=broker_id,
-        registration=(
-            _registration(broker_id, status, is_removed=spec.flag("removed")) if status else None
-        ),
+        registration=_registration(broker_id, spec, status) if status else None,
         external=_external(spec.fields("external")) if spec.has("external") else None,
         settings=spec.numbers("config"),
     )
@@ -272,7 +270,7 @@ def _external(address: Fields) -> AdvertisedAddress:
     )
 
 
-def _registration(broker_id: BrokerId, status: Fields, *, is_removed: bool) -> Registration:
+def _registration(broker_id: BrokerId, spec: Fields, status: Fields) -> Registration:
     clean_since = status.integer("cleanSinceEpoch", minimum=1)
     broker_epoch = status.integer("brokerEpoch", minimum=clean_since)
     return Registration(
@@ -292,12 +290,12 @@ def _registration(broker_id: BrokerId, status: Fields, *, is_removed: bool) -> R
         boot_id=status.optional_text("bootId"),
         software_version=status.optional_text("softwareVersion"),
         protocol_version=status.integer("protocolVersion", minimum=1),
-        rack=status.optional_text("rack"),
         volume_full=status.flag("volumeFull"),
         config_digest=status.optional_text("configDigest"),
         config_refused=status.optional_text("configRefused"),
         reading_logs=status.optional_text("readingLogs"),
-        is_removed=is_removed,
+        is_removed=spec.flag("removed"),
+        rack=spec.optional_text("rack"),
     )
 
 
@@ -317,7 +315,6 @@ def broker_status(registration: Registration) -> Object:
         volumeFull=registration.volume_full,
         bootId=registration.boot_id,
         softwareVersion=registration.software_version,
-        rack=registration.rack,
         configDigest=registration.config_digest,
         configRefused=registration.config_refused,
         readingLogs=registration.reading_logs,

@@ -29,8 +29,9 @@ VERB = Verb(
     name="rebalance",
     summary="spread replicas and preferred leaders evenly over all brokers",
     text="""\
-As few replicas move as even numbers ask for, and no partition is in fewer racks afterwards. Then
-partitions prefer other leaders among their replicas, which copies nothing. A broker that is full,
+Replicas that share a rack move apart, if another rack has none of their partition. Beyond that as
+few move as even numbers ask for, and no partition is in fewer racks afterwards. Then partitions
+prefer other leaders among their replicas, which copies nothing. A broker that is full,
 never registered, is being emptied or goes takes nothing. The controller copies at most eight
 partitions at a time. Ctrl-C ends this program and not the moves; run it again to go on. A broker
 that was drained gets replicas again. It needs the role admin in the namespace.""",

@@ -264,9 +264,12 @@ class LiveBroker(_message.Message):
     BROKER_EPOCH_FIELD_NUMBER: _builtins.int
     CLEAN_SINCE_EPOCH_FIELD_NUMBER: _builtins.int
     ENDPOINTS_FIELD_NUMBER: _builtins.int
+    RACK_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     broker_epoch: _builtins.int
     clean_since_epoch: _builtins.int
+    rack: _builtins.str
+    """"" while none is known"""
     @_builtins.property
     def endpoints(self) -> _containers.RepeatedCompositeFieldContainer[Global___Endpoint]: ...
     def __init__(
@@ -276,10 +279,11 @@ class LiveBroker(_message.Message):
         broker_epoch: _builtins.int = ...,
         clean_since_epoch: _builtins.int = ...,
         endpoints: _abc.Iterable[Global___Endpoint] | None = ...,
+        rack: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "clean_since_epoch", b"clean_since_epoch", "endpoints", b"endpoints"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "clean_since_epoch", b"clean_since_epoch", "endpoints", b"endpoints", "rack", b"rack"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
