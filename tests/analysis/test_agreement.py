@@ -31,16 +31,15 @@ from tests.analysis.reference.holding import Range
 
 pytestmark = pytest.mark.processes
 
-drawn_twice = settings(
-    max_examples=2,
+drawn_once = settings(
+    # Many histories at once rather than many runs of Spark, of which each takes seconds.
+    max_examples=1,
     deadline=None,
     # The same histories in each run: what a run finds must be of its own change.
     derandomize=True,
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-drawn_once = settings(drawn_twice, max_examples=1)
-"""For tables whose plans take Spark longest."""
 seeds = st.integers(0, 1_000_000)
 LAG_MS = 3_000
 """A setting that is in none of the lists."""
@@ -51,7 +50,7 @@ def small(planned_small: None) -> None:
     """Plan every query for few rows."""
 
 
-@drawn_twice
+@drawn_once
 @given(seed=seeds)
 def test_isr_intervals(spark: Any, seed: int) -> None:
     from strandline_analysis.tables.isr_intervals import isr_intervals
@@ -64,7 +63,7 @@ def test_isr_intervals(spark: Any, seed: int) -> None:
     assert_same(found, oracle, without={"sample_count"})
 
 
-@drawn_twice
+@drawn_once
 @given(seed=seeds)
 def test_coverage_and_restarts(spark: Any, seed: int) -> None:
     from strandline_analysis.tables.coverage import coverage, restarts
@@ -80,7 +79,7 @@ def test_coverage_and_restarts(spark: Any, seed: int) -> None:
     assert_same(found, duckdb_oracle.table_of("restarts", given_, over()))
 
 
-@drawn_twice
+@drawn_once
 @given(seed=seeds)
 def test_isr_size_intervals(spark: Any, seed: int) -> None:
     from strandline_analysis.tables.isr_sizes import isr_size_intervals
@@ -92,29 +91,26 @@ def test_isr_size_intervals(spark: Any, seed: int) -> None:
     assert_same(found, duckdb_oracle.table_of("isr_size_intervals", given_, over()))
 
 
-@drawn_twice
-@given(
-    seed=seeds,
-    name=st.sampled_from(["ur_episodes", "umi_episodes", "at_min_isr"]),
-    merge_gap_ms=st.sampled_from([0, 3000]),
-)
-def test_episodes(spark: Any, seed: int, name: str, merge_gap_ms: int) -> None:
+@drawn_once
+@given(seed=seeds)
+def test_episodes(spark: Any, seed: int) -> None:
     from strandline_analysis.tables import isr_sizes
 
     given_ = histories(seed)
-    analysis = partial(getattr(isr_sizes, name), merge_gap_ms=merge_gap_ms)
-    found = made(spark, analysis, catalogue.TABLES[name], given_, of=over())
-    expected = [
-        row
-        for each in given_
-        for row in sizes_reference.episodes(each, over(), table=name, merge_gap_ms=merge_gap_ms)
-    ]
-    assert_same(found, expected)
-    oracle = duckdb_oracle.table_of(name, given_, over(), merge_gap_ms=merge_gap_ms)
-    assert_same(found, oracle)
+    for name, merge_gap_ms in (("ur_episodes", 3000), ("umi_episodes", 0), ("at_min_isr", 3000)):
+        analysis = partial(getattr(isr_sizes, name), merge_gap_ms=merge_gap_ms)
+        found = made(spark, analysis, catalogue.TABLES[name], given_, of=over())
+        expected = [
+            row
+            for each in given_
+            for row in sizes_reference.episodes(each, over(), table=name, merge_gap_ms=merge_gap_ms)
+        ]
+        assert_same(found, expected)
+        oracle = duckdb_oracle.table_of(name, given_, over(), merge_gap_ms=merge_gap_ms)
+        assert_same(found, oracle)
 
 
-@drawn_twice
+@drawn_once
 @given(seed=seeds)
 def test_elections_and_zombie_leaders(spark: Any, seed: int) -> None:
     from strandline_analysis.tables.elections import elections, zombie_leaders
@@ -129,7 +125,7 @@ def test_elections_and_zombie_leaders(spark: Any, seed: int) -> None:
     assert_same(found, expected)
 
 
-@drawn_twice
+@drawn_once
 @given(seed=seeds)
 def test_failover_quantiles(spark: Any, seed: int) -> None:
     from strandline_analysis.tables.elections import failover_quantiles
@@ -139,7 +135,7 @@ def test_failover_quantiles(spark: Any, seed: int) -> None:
     assert_same(found, elections_reference.failover_quantiles(given_, over()))
 
 
-@drawn_twice
+@drawn_once
 @given(seed=seeds)
 def test_throughput_and_truncations(spark: Any, seed: int) -> None:
     from strandline_analysis.tables.throughput import replication_throughput, truncations
@@ -156,7 +152,7 @@ def test_throughput_and_truncations(spark: Any, seed: int) -> None:
     assert_same(found, duckdb_oracle.table_of("replication_throughput", given_, of))
 
 
-@drawn_twice
+@drawn_once
 @given(seed=seeds)
 def test_churn_and_flapping(spark: Any, seed: int) -> None:
     from strandline_analysis.tables import churn
@@ -211,7 +207,7 @@ def test_incidents(spark: Any, seed: int) -> None:
     from strandline_analysis.tables.incidents import incidents
 
     # Few partitions for each row, so that not all is one incident.
-    given_ = histories(seed, busy=0.3)[:6]
+    given_ = histories(seed, busy=0.3)[:12]
     found = made(spark, incidents, catalogue.INCIDENTS, given_, of=over(), gap_ms=0)
     assert found
     expected = incidents_reference.incidents(given_, over())
