@@ -81,8 +81,28 @@ def run(task: Task) -> int:
             spark.stop()
 
 
+FEW_SCRAPES: Final = 20_000
+"""Of fewer scrapes Spark's plans take longer than the rows: three brokers each second for hours."""
+PLANS_OF_FEW: Final = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Settings for few rows, which change no result."""
+
+
 def analyse(spark: SparkSession, task: Task) -> int:
     """Run every analysis over the task's range; print the report and write the tables."""
+    before = {name: spark.conf.get(name) for name in PLANS_OF_FEW}
+    try:
+        return _analysed(spark, task)
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+def _analysed(spark: SparkSession, task: Task) -> int:
     ranged: dict[str, Any] = {"start_ms": task.start_ms, "end_ms": task.end_ms}
 
     def samples_of(*metrics: str, gap_ms: float) -> DataFrame:
@@ -95,6 +115,9 @@ def analyse(spark: SparkSession, task: Task) -> int:
     if interval_ms is None:
         sys.stderr.write(f"{task.origin} holds no two scrapes of one target in this range\n")
         return NO_DATA
+    if samples_of(UP, gap_ms=0).count() < FEW_SCRAPES:
+        for name, value in PLANS_OF_FEW.items():
+            spark.conf.set(name, value)
     gap_ms = GAP_INTERVALS * interval_ms
     tables: dict[str, pa.Table] = {}
     for name in ANALYSES if task.all_tables else REPORTED:

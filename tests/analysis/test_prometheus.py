@@ -125,7 +125,6 @@ def test_a_target_that_goes_away_leaves_a_stale_marker(prometheus: PrometheusPro
 
 def test_the_job_reads_analyses_and_writes(
     spark: Any,
-    planned_small: None,
     prometheus: PrometheusProgram,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
