@@ -12,7 +12,6 @@ from strandline_analysis import catalogue
 from tests.analysis.agreement import Row, assert_same, in_order
 from tests.analysis.generated import START_MS
 from tests.analysis.reference.incidents import Episode, incidents_of
-from tests.analysis.timeline import INTERVAL_MS
 
 pytestmark = pytest.mark.processes
 
@@ -36,7 +35,6 @@ def made(spark: Any, found: Sequence[Episode]) -> list[Row]:
     table = incidents.incidents_of(
         spark.createDataFrame(list(found), incidents.EPISODES),
         spark.createDataFrame(list(REPLICAS.items()), "broker int, replicas long"),
-        interval_ms=INTERVAL_MS,
     )
     shape = struct(catalogue.INCIDENTS)
     assert [(f.name, f.dataType) for f in table.schema] == [(f.name, f.dataType) for f in shape]
@@ -44,7 +42,7 @@ def made(spark: Any, found: Sequence[Episode]) -> list[Row]:
 
 
 def expected(found: Sequence[Episode]) -> list[Row]:
-    return list(incidents_of(found, REPLICAS, interval_ms=INTERVAL_MS))
+    return list(incidents_of(found, REPLICAS))
 
 
 def drawn(seed: int) -> list[Episode]:

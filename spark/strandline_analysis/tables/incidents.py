@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 
 from strandline import names
 from strandline_analysis import catalogue
-from strandline_analysis.run_lengths import GAP_INTERVALS
 from strandline_analysis.samples import broker_id, condensed, held, of, settled
 from strandline_analysis.schema import shaped, table
 
@@ -71,7 +70,7 @@ def incidents(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: in
         .agg(F.count_distinct("topic", "partition").alias("replicas"))
     )
     found = settled(episodes(samples, facts, **ranged))
-    return incidents_of(found, settled(replicas), interval_ms=interval_ms)
+    return incidents_of(found, settled(replicas))
 
 
 def incident_curves(
@@ -134,9 +133,7 @@ def episodes(
     states = leader_states(facts, told, **ranged)
     sizes = settled(isr_sizes.sizes_of(states))
     small, smaller = (
-        isr_sizes.episodes_of(
-            states, sizes, table=table, end_ms=end_ms, merge_gap_ms=near_of(interval_ms)
-        )
+        isr_sizes.episodes_of(states, sizes, table=table, end_ms=end_ms, merge_gap_ms=NEAR_MS)
         for table in (catalogue.UR_EPISODES, catalogue.UMI_EPISODES)
     )
     missing = F.explode_outer("missing_replicas").alias("broker")
@@ -196,13 +193,13 @@ def _whole(frame: DataFrame, kind: Column, start: Column, end: Column, broker: C
     )
 
 
-def incidents_of(found: DataFrame, replicas: DataFrame, *, interval_ms: int) -> DataFrame:
+def incidents_of(found: DataFrame, replicas: DataFrame) -> DataFrame:
     """Return the incidents that episodes make.
 
     Shape:   found as EPISODES; replicas has broker and replicas, how many it has in all
     Units:   ms
     """
-    numbered = settled(_numbered(found, near_ms=near_of(interval_ms)))
+    numbered = settled(_numbered(found))
     place = F.when(F.col("topic").isNotNull(), F.struct("topic", "partition"))
     one = F.struct("kind", "start_ms", "end_ms", "topic", "partition")
     proof = F.struct(F.col("start_ms").alias("at_ms"), "kind", "broker", "topic", "partition")
@@ -227,18 +224,13 @@ def incidents_of(found: DataFrame, replicas: DataFrame, *, interval_ms: int) -> 
     return shaped(joined.withColumn("id", number), catalogue.INCIDENTS)
 
 
-def near_of(interval_ms: int) -> int:
-    """Return how close together the episodes of one incident are: what scrapes can tell apart."""
-    return max(NEAR_MS, round(GAP_INTERVALS * interval_ms))
-
-
-def _numbered(found: DataFrame, *, near_ms: int) -> DataFrame:
-    """Give episodes the number of their incident, which begins near_ms after the last one."""
+def _numbered(found: DataFrame) -> DataFrame:
+    """Give episodes the number of their incident, which begins NEAR_MS after the last one."""
     in_order = Window.orderBy("start_ms", "end_ms")
     earlier = in_order.rowsBetween(Window.unboundedPreceding, -1)
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     counted = F.least(F.col("end_ms"), F.col("start_ms") + COUNTED_MS)
-    begins = F.col("start_ms") - F.max(counted).over(earlier) > near_ms
+    begins = F.col("start_ms") - F.max(counted).over(earlier) > NEAR_MS
     return found.withColumn("_begins", F.coalesce(begins, F.lit(True)).cast("int")).select(
         "*", F.sum("_begins").over(so_far).alias("incident")
     )

@@ -11,6 +11,7 @@ from tests.analysis.reference.isr_intervals import MEMBER
 from tests.analysis.reference.leader_states import broker_of
 
 GONE = ("down", "restart")
+NEAR_MS = 10_000
 NO_BLAME = ("controller", "gap")
 
 
@@ -34,13 +35,13 @@ def incidents(histories: Sequence[History], of: Range) -> Iterator[dict[str, Any
             place = (label(labels, "topic"), label(labels, "partition"))
             places.setdefault(int(label(labels, "replica")), set()).add(place)
     replicas = {broker: len(those) for broker, those in places.items()}
-    yield from incidents_of(found, replicas, interval_ms=of.interval_ms)
+    yield from incidents_of(found, replicas)
 
 
 def episodes(history: History, of: Range) -> Iterator[Episode]:
     """Yield what is amiss with one partition and its brokers."""
     for table, kind in (("ur_episodes", "ur"), ("umi_episodes", "umi")):
-        for row in isr_sizes.episodes(history, of, table=table, merge_gap_ms=_near(of.interval_ms)):
+        for row in isr_sizes.episodes(history, of, table=table, merge_gap_ms=NEAR_MS):
             for broker in row["missing_replicas"] or [None]:
                 yield _of(row, kind, broker)
     for row in watermarks.hw_stalls(history, of, stall_ms=10_000):
@@ -67,16 +68,12 @@ def _of(row: dict[str, Any], kind: str, broker: int | None) -> Episode:
     return Episode(kind, row["start_ms"], row["end_ms"], row["topic"], row["partition"], broker)
 
 
-def _near(interval_ms: int) -> int:
-    return max(10_000, 5 * interval_ms // 2)
-
-
-def clusters(found: Sequence[Episode], near_ms: int) -> Iterator[list[Episode]]:
+def clusters(found: Sequence[Episode]) -> Iterator[list[Episode]]:
     """Yield the episodes of each incident: a time without any, of which 60 s count, divides."""
     cluster: list[Episode] = []
     furthest = 0
     for each in sorted(found, key=lambda one: (one.start_ms, one.end_ms)):
-        if cluster and each.start_ms - furthest > near_ms:
+        if cluster and each.start_ms - furthest > NEAR_MS:
             yield cluster
             cluster, furthest = [], 0
         cluster.append(each)
@@ -85,14 +82,9 @@ def clusters(found: Sequence[Episode], near_ms: int) -> Iterator[list[Episode]]:
         yield cluster
 
 
-def incidents_of(
-    found: Sequence[Episode],
-    replicas: Mapping[int, int],
-    *,
-    interval_ms: int,
-) -> Iterator[dict[str, Any]]:
+def incidents_of(found: Sequence[Episode], replicas: Mapping[int, int]) -> Iterator[dict[str, Any]]:
     """Yield the incidents, with the broker at the root of each."""
-    for cluster in clusters(found, _near(interval_ms)):
+    for cluster in clusters(found):
         places = {(each.topic, each.partition) for each in cluster if each.topic is not None}
         blamed = [each for each in cluster if each.broker is not None]
         blamed = [each for each in blamed if each.kind not in NO_BLAME]
