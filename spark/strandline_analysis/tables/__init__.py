@@ -55,7 +55,9 @@ ANALYSES: Final[Mapping[str, Analysis]] = {
     "flapping": Analysis(make=churn.flapping, metrics=churn.METRICS),
     "missed_edges": Analysis(make=churn.missed_edges, metrics=churn.METRICS),
     "elections": Analysis(make=elections.elections, metrics=elections.METRICS),
-    "failover_quantiles": Analysis(make=elections.failover_quantiles, metrics=elections.METRICS),
+    "failover_quantiles": Analysis(
+        make=elections.failover_quantiles, metrics=elections.METRICS, made_of=("elections",)
+    ),
     "controller_elections": Analysis(
         make=elections.controller_elections, metrics=elections.CONTROLLER_METRICS
     ),

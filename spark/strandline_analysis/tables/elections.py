@@ -68,15 +68,24 @@ def elections_of(facts: DataFrame, *, interval_ms: int, start_ms: int, end_ms: i
 
 
 def failover_quantiles(
-    samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int
+    samples: DataFrame,
+    *,
+    interval_ms: int,
+    start_ms: int,
+    end_ms: int,
+    elections: DataFrame | None = None,
 ) -> DataFrame:
     """Return how long partitions had no leader, by kind of election.
 
-    Shape:   samples as schema.SAMPLES, of METRICS; the result as catalogue.FAILOVER_QUANTILES, one
-             row for each kind that was observed
+    Shape:   samples as schema.SAMPLES, of METRICS; elections as catalogue.ELECTIONS, made of the
+             samples if absent; the result as catalogue.FAILOVER_QUANTILES, one row for each kind
+             that was observed
     Units:   ms
     """
-    found = elections(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
+    ranged = {"interval_ms": interval_ms, "start_ms": start_ms, "end_ms": end_ms}
+    found = elections
+    if found is None:
+        found = elections_of(held(samples, **ranged).cache(), **ranged)
     quantiles = [
         F.expr(f"percentile(no_leader_{bound}_ms, {share})").alias(f"{name}_{bound}_ms")
         for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
