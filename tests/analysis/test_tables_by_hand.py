@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -304,6 +305,47 @@ def test_a_broker_that_dies_is_the_root_of_one_incident(spark: Any) -> None:
     kinds = [proof["kind"] for proof in found["evidence"]]
     assert kinds == ["down", "umi", "ur", "restart"]
     assert {proof["broker"] for proof in found["evidence"]} == {1}
+
+
+def test_curves_are_of_the_partition_that_stalled_around_its_incident(spark: Any) -> None:
+    from strandline_analysis.schema import struct
+    from strandline_analysis.tables.incidents import AROUND_MS, incident_curves
+
+    def proof(kind: str, partition: int | None) -> Row:
+        topic = None if partition is None else "orders"
+        at = {"at_ms": START_MS + 40_000, "kind": kind, "broker": 1}
+        return {**at, "topic": topic, "partition": partition}
+
+    incident = {
+        "id": "one",
+        "start_ms": START_MS + 40_000,
+        "end_ms": START_MS + 45_000,
+        "kind": "broker",
+        "root_broker": 1,
+        "confidence": 1.0,
+        "partitions": 2,
+        "brokers": 1,
+        "episodes": 4,
+        "evidence": [proof("down", None), proof("ur", 1), proof("ur", 1), proof("stall", 0)],
+    }
+    incidents = spark.createDataFrame([incident], struct(catalogue.INCIDENTS))
+    history = {**leader(120, changed={}), **follower(120, {})}
+    rows = made(
+        spark,
+        partial(incident_curves, incidents=incidents),
+        catalogue.INCIDENT_CURVES,
+        [history],
+        of=over(120_000),
+        gap_ms=0,
+    )
+    times = [row["at_ms"] for row in rows]
+    assert (min(times), max(times)) == (
+        START_MS + 40_000 - AROUND_MS,
+        START_MS + 45_000 + AROUND_MS,
+    )
+    first = min(rows, key=lambda row: int(row["at_ms"]))
+    assert (first["incident"], first["partition"], first["leader"]) == ("one", 0, 0)
+    assert (first["leo"], first["hw"]) == (100, 100)
 
 
 def test_runs_are_refused_where_single_samples_are_needed(spark: Any) -> None:
