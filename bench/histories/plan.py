@@ -177,6 +177,7 @@ def _fault(plan: Plan, kind: FaultKind, at_ms: int, chance: random.Random) -> Fa
         case FaultKind.FLAP:
             length = FLAPS * flap_ms(plan)
             topic = chance.choice(plan.topic_names())
+            broker = _follower(plan, topic, chance_of=broker)
         case FaultKind.ROLLING_RESTART:
             length, broker = plan.brokers * (RESTART_MS + plan.settle_ms), None
         case FaultKind.UNCLEAN:
@@ -203,6 +204,15 @@ def _fault(plan: Plan, kind: FaultKind, at_ms: int, chance: random.Random) -> Fa
         partition=partition,
         records=records,
     )
+
+
+def _follower(plan: Plan, topic: str, *, chance_of: int | None) -> int | None:
+    """Return the broker, or the next one that follows in the topic: others cannot fall behind."""
+    followers = {
+        each for number in range(plan.partitions) for each in plan.assignment(topic, number)[1:]
+    }
+    order = [((chance_of or 0) + step) % plan.brokers for step in range(plan.brokers)]
+    return next((each for each in order if each in followers), chance_of)
 
 
 def flap_ms(plan: Plan) -> int:

@@ -157,21 +157,24 @@ def events(
 
 
 def root_causes(incidents: Iterable[Row], faults: Iterable[Row], *, settle_ms: int) -> Score:
-    """Score the incidents: a fault is found if an incident at its time names its broker.
+    """Score the incidents: a fault is found if the first incident at its time names its broker.
 
     Shape:   incidents have start_ms, end_ms and root_broker; faults are those of the truth. Faults
-             without a broker are left out.
+             without a broker are left out; an incident at the time of no fault costs precision.
     Units:   settle_ms: how long effects may come after the end of a fault
     """
-    rows = list(incidents)
-    hits = [fault for fault in faults if fault["broker"] is not None]
-    used, matched = set[int](), 0
-    for fault in hits:
+    rows = sorted(incidents, key=lambda row: int(row["start_ms"]))
+    expected = matched = 0
+    near_one = set[int]()
+    for fault in faults:
         begin, end = fault["start_ms"], fault["end_ms"] + settle_ms
         near = [row for row in rows if row["start_ms"] < end and begin < row["end_ms"]]
-        used |= {id(row) for row in near}
-        matched += bool(near) and near[0]["root_broker"] == fault["broker"]
-    return Score(found=len(used), expected=len(hits), matched=matched)
+        near_one |= {id(row) for row in near}
+        if fault["broker"] is not None:
+            expected += 1
+            matched += bool(near) and near[0]["root_broker"] == fault["broker"]
+    surplus = len(rows) - len(near_one)
+    return Score(found=expected + surplus, expected=expected, matched=matched)
 
 
 def _states_of(rows: list[Row], truth: list[Row], *, value: str, interval_ms: int) -> Score:

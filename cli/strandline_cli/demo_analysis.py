@@ -6,6 +6,8 @@ reads its samples as a Kubernetes Job and prints the elections and ISR intervals
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import time
 from collections.abc import Sequence
@@ -24,7 +26,13 @@ NODES = {"hack": "worker1", "kind": f"{KIND_NAME}-worker"}
 """By kind of cluster, the one node that gets the analysis image of a gigabyte."""
 OFFICIAL_PROMETHEUS = "prom/prometheus:v2.53.3"
 JOB_SECONDS = 600.0
+PAGE_MARK = "page "
+"""Start of the line with report.html, packed, as the analysis prints it."""
+PAGE = Path("dist") / "demo-report.html"
+"""Where the report for a browser lies, from the root of the repository."""
 POLL_SECONDS = 1.0
+PAGE_IN_POD = "The report for a browser is "
+"""Start of the line with a path that is gone with the pod."""
 JOB = f"{release.RELEASE}-analysis"
 
 
@@ -70,7 +78,9 @@ def analyse(
     *,
     since_ms: int,
 ) -> str:
-    """Run the Job over all samples since then and return its output.
+    """Run the Job over all samples since then, keep its report.html, and return its text.
+
+    The text opens with the incidents, and ends with where report.html lies.
 
     Raises:  CommandFailed if the Job cannot be made or read; RunFailed if it fails
     """
@@ -89,6 +99,7 @@ def analyse(
         *(f"--set={value}" for value in values),
         *("--set=analysis.enabled=true", f"--set=analysis.start={moment:%Y-%m-%dT%H:%M:%SZ}"),
         f"--set-json=analysis.faults={json.dumps(given)}",
+        "--set=analysis.printPage=true",
         f"--set-json=analysis.nodeSelector={json.dumps(node_selector(cluster))}",
         *("--show-only", "templates/analysis.yaml", f"--kube-version={_version(kubernetes)}"),
     )
@@ -97,7 +108,27 @@ def analyse(
     printed = kubernetes.kubectl("logs", f"job/{JOB}")
     if outcome != "Complete":
         raise RunFailed(f"the analysis failed: {printed[-2000:]}")
-    return printed
+    return kept(printed, root / PAGE)
+
+
+def kept(printed: str, page: Path) -> str:
+    """Write the page that the analysis printed, and return the rest with its place.
+
+    The pod's own folder is gone with the pod, and nothing can be copied out of one that ended.
+
+    Raises:  RunFailed if there is no page
+    """
+    text, packed = [], ""
+    for line in printed.splitlines():
+        if line.startswith(PAGE_MARK):
+            packed = line.removeprefix(PAGE_MARK)
+        elif not line.startswith(PAGE_IN_POD):
+            text.append(line)
+    if not packed:
+        raise RunFailed(f"the analysis printed no report.html: {printed[-2000:]}")
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_bytes(gzip.decompress(base64.b64decode(packed)))
+    return "\n".join([*text, "", f"The report for a browser is {page}"])
 
 
 def _wait_for_end(kubernetes: Kubernetes) -> str:

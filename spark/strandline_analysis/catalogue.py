@@ -57,6 +57,8 @@ def _table(analysis: int, name: str, asks: str, text: str) -> Table:
     return Table(name=name, analysis=analysis, asks=asks, columns=columns(text))
 
 
+LAG_TIME_MAX_MS: Final = 30_000
+"""replica.lag.time.max.ms of the brokers, Kafka's default and ours, unless a run says another."""
 RECORDS: Final[Mapping[str, tuple[Column, ...]]] = {
     "evidence": columns("""
         at_ms      long     ms since 1970
@@ -384,6 +386,21 @@ INCIDENTS: Final = _table(
     evidence     array<evidence>  oldest first
     """,
 )
+INCIDENT_CURVES: Final = _table(
+    9,
+    "incident_curves",
+    "How did a log's end and its high watermark move around an incident?",
+    """
+    incident   string   id of the incident
+    topic      string   topic name
+    partition  integer  partition number, the one with the most evidence
+    leader     integer  broker id of the leader that was scraped
+    at_ms      long     ms since 1970, of the scrape; exact
+    at_err_ms  long     ms
+    leo        long     offset
+    hw         long     offset
+    """,
+)
 LAGTIME_WHATIF: Final = _table(
     10,
     "lagtime_whatif",
@@ -456,7 +473,8 @@ TABLES: Final[Mapping[str, Table]] = {
         *(ISR_INTERVALS, ISR_SIZE_INTERVALS, UR_EPISODES, UMI_EPISODES, AT_MIN_ISR),
         *(HW_LAG, FOLLOWER_LAG, HW_STALLS, HW_REGRESSIONS, ISR_CHURN, FLAPPING, MISSED_EDGES),
         *(ELECTIONS, FAILOVER_QUANTILES, CONTROLLER_ELECTIONS, ZOMBIE_LEADERS),
-        *(REPLICATION_THROUGHPUT, TRUNCATIONS, DATA_AT_RISK, INCIDENTS, LAGTIME_WHATIF, SLO),
+        *(REPLICATION_THROUGHPUT, TRUNCATIONS, DATA_AT_RISK, INCIDENTS, INCIDENT_CURVES),
+        *(LAGTIME_WHATIF, SLO),
         *(COVERAGE, RESTARTS),
     )
 }

@@ -9,6 +9,8 @@ are no two scrapes of one target, or no sample of a partition, in the range.
 from __future__ import annotations
 
 import argparse
+import base64
+import gzip
 import json
 import sys
 import tempfile
@@ -31,15 +33,20 @@ from .run_lengths import GAP_INTERVALS
 from .samples import scrape_interval_ms
 from .session import local_session
 from .tables import ANALYSES
-from .task import UP, Task, add_options, check_prometheus, task_of
+from .task import PAGE_MARK, UP, Task, add_options, check_prometheus, task_of
 
 SUMMARY: Final = "summary.json"
 OK, UNREADABLE, NO_DATA = 0, 1, 2
 TABLE_MARK: Final = "table "
 """Start of a line of --print-tables; the table's name and its rows as JSON follow."""
 
-REPORTED: Final = ("isr_intervals", "elections")
-"""Tables that the report shows; the others are made when they are asked for."""
+PRINTED: Final = ("incidents", "isr_intervals", "elections")
+"""Tables that the text shows."""
+REPORTED: Final = (
+    *PRINTED,
+    *("incident_curves", "failover_quantiles", "slo", "lagtime_whatif"),
+)
+"""Tables that a report shows; the others are made when they are asked for."""
 READ_METRICS: Final = frozenset(
     {UP, *(metric.name for analysis in ANALYSES.values() for metric in analysis.metrics)}
 )
@@ -74,8 +81,28 @@ def run(task: Task) -> int:
             spark.stop()
 
 
+FEW_SCRAPES: Final = 20_000
+"""Of fewer scrapes Spark's plans take longer than the rows: three brokers each second for hours."""
+PLANS_OF_FEW: Final = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Settings for few rows, which change no result."""
+
+
 def analyse(spark: SparkSession, task: Task) -> int:
     """Run every analysis over the task's range; print the report and write the tables."""
+    before = {name: spark.conf.get(name) for name in PLANS_OF_FEW}
+    try:
+        return _analysed(spark, task)
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+def _analysed(spark: SparkSession, task: Task) -> int:
     ranged: dict[str, Any] = {"start_ms": task.start_ms, "end_ms": task.end_ms}
 
     def samples_of(*metrics: str, gap_ms: float) -> DataFrame:
@@ -88,20 +115,30 @@ def analyse(spark: SparkSession, task: Task) -> int:
     if interval_ms is None:
         sys.stderr.write(f"{task.origin} holds no two scrapes of one target in this range\n")
         return NO_DATA
+    if samples_of(UP, gap_ms=0).count() < FEW_SCRAPES:
+        for name, value in PLANS_OF_FEW.items():
+            spark.conf.set(name, value)
     gap_ms = GAP_INTERVALS * interval_ms
-    tables = {}
+    tables: dict[str, pa.Table] = {}
     for name in ANALYSES if task.all_tables else REPORTED:
         analysis = ANALYSES[name]
         metrics = (metric.name for metric in analysis.metrics)
         samples = samples_of(*metrics, gap_ms=0 if analysis.plain else gap_ms)
-        tables[name] = analysis.make(samples, interval_ms=interval_ms, **ranged).toArrow()
+        made = {each: spark.createDataFrame(tables[each]) for each in analysis.made_of}
+        lag = {"lag_time_max_ms": task.lag_time_max_ms} if analysis.of_lag_time else {}
+        frame = analysis.make(samples, interval_ms=interval_ms, **ranged, **made, **lag)
+        tables[name] = frame.toArrow()
     rows = {name: table.to_pylist() for name, table in tables.items()}
-    shown = {name: rows[name] for name in REPORTED}
+    shown = {name: rows[name] for name in PRINTED}
     sys.stdout.write(text_report(**shown, **ranged, interval_ms=interval_ms, faults=task.faults))
     if task.print_tables:
         for name, table in rows.items():
             sys.stdout.write(f"{TABLE_MARK}{name} {json.dumps(table)}\n")
-    report = page.html_report(rows, Range(**ranged, interval_ms=interval_ms))
+    window = Range(**ranged, interval_ms=interval_ms, lag_time_max_ms=task.lag_time_max_ms)
+    report = page.html_report(rows, window)
+    if task.print_page:
+        packed = gzip.compress(report.encode(), mtime=0)
+        sys.stdout.write(f"{PAGE_MARK}{base64.b64encode(packed).decode()}\n")
     facts = {"startMs": task.start_ms, "endMs": task.end_ms, "scrapeIntervalMs": interval_ms}
     write_tables(task.out, tables, report=report, facts=facts)
     sys.stdout.write(f"The report for a browser is {task.out / page.NAME}\n")

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
+from textwrap import wrap
 from typing import Any, Final
 
 from .injected_faults import InjectedFault
+from .sentences import by_start, incident_sentence
 
 Row = Mapping[str, Any]
 
@@ -18,6 +20,8 @@ ROWS_MAX: Final = 200
 """Rows printed of one table; the files hold all."""
 FAULT_WINDOW_MS: Final = 60_000
 """Elections and ISR exits in this time after a fault, and before the next, are put beside it."""
+WIDTH: Final = 100
+"""Characters of a line of a sentence."""
 STATES: Final = {True: "in", False: "out", None: "unknown"}
 
 
@@ -26,13 +30,15 @@ def text_report(
     start_ms: int,
     end_ms: int,
     interval_ms: int,
+    incidents: Sequence[Row],
     isr_intervals: Sequence[Row],
     elections: Sequence[Row],
     faults: Sequence[InjectedFault],
 ) -> str:
-    """Return the whole report."""
+    """Return the whole report, which opens with the incidents."""
     times = f"{clock(start_ms)} to {clock(end_ms)} UTC, {duration(end_ms - start_ms)}"
     parts = [f"{times}, scraped every {duration(interval_ms)}"]
+    parts += ["", f"Incidents: {len(incidents)}", *incident_lines(incidents)]
     if faults:
         shown = fault_table(faults, isr_intervals=isr_intervals, elections=elections)
         parts += ["", "Injected faults, and what the samples tell of them", shown]
@@ -40,6 +46,22 @@ def text_report(
     changed = [row for row in isr_intervals if row["in_isr"] is not True and not _is_edge(row)]
     parts += ["", f"Times not known to be in the ISR: {len(changed)}", isr_table(changed)]
     return "\n".join(parts) + "\n"
+
+
+def incident_lines(incidents: Sequence[Row]) -> list[str]:
+    """Return a sentence for each incident, oldest first, wrapped."""
+    lines: list[str] = []
+    for number, row in enumerate(by_start(incidents)[:ROWS_MAX], start=1):
+        lines += wrap(
+            f"{number}. {incident_sentence(row)}",
+            WIDTH,
+            subsequent_indent="   ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    if len(incidents) > ROWS_MAX:
+        lines.append(f"... and {len(incidents) - ROWS_MAX} more")
+    return lines
 
 
 def election_table(elections: Sequence[Row]) -> str:

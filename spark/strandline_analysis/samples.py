@@ -108,6 +108,15 @@ def plain(samples: DataFrame) -> DataFrame:
     return once.where(~F.col("_repeated")).withColumn("value", lone).drop("_repeated")
 
 
+def condensed(samples: DataFrame, *, interval_ms: int) -> DataFrame:
+    """Return the samples of metrics that seldom change as few runs, computed once.
+
+    Shape:   samples and the result as schema.SAMPLES; `held` of both is the same
+    """
+    runs = _merged(samples, gap_ms=GAP_INTERVALS * interval_ms)
+    return settled(runs.select(*schema.SAMPLES.fieldNames()))
+
+
 def settled(frame: DataFrame) -> DataFrame:
     """Compute a small frame, of intervals rather than samples, and go on from its rows.
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from .catalogue import LAG_TIME_MAX_MS
 from .injected_faults import InjectedFault, read_faults
 from .json_api import read_shown
 from .lake_slices import Lake, LakeRefused, opened
@@ -17,6 +18,8 @@ from .read_options import HOUR_MS, OptionInvalid, Piece, Transport, read_options
 from .remote_read import read_series
 
 CORES: Final = 2
+PAGE_MARK: Final = "page "
+"""Start of the line of --print-page; the page as base64 of gzip follows."""
 UP: Final = "up"
 """Prometheus's own series: one sample for each scrape of each target."""
 
@@ -33,9 +36,12 @@ class Task:
     lake: Lake | None = None
     faults: tuple[InjectedFault, ...] = ()
     print_tables: bool = False
+    print_page: bool = False
     all_tables: bool = False
     """Whether tables are made that the report does not show."""
     cores: int = CORES
+    lag_time_max_ms: int = LAG_TIME_MAX_MS
+    """replica.lag.time.max.ms of the brokers."""
     bearer_token_file: str = ""
     ca_file: str = ""
     transport: Transport = Transport.REMOTE_READ
@@ -68,11 +74,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, type=Path, metavar="DIR")
     parser.add_argument("--faults", type=Path, metavar="FILE", help="JSON list of injected faults")
     parser.add_argument("--print-tables", action="store_true", help="print each as JSON too")
+    parser.add_argument("--print-page", action="store_true", help="print report.html, packed")
     parser.add_argument("--all-tables", action="store_true", help="also those not in the report")
     parser.add_argument("--bearer-token-file", default="", metavar="FILE", help="for Prometheus")
     parser.add_argument("--ca-file", default="", metavar="FILE", help="CA of an https URL")
     ways, usual = list(Transport), Transport.REMOTE_READ
     parser.add_argument("--transport", choices=ways, default=usual, help="json: no stale markers")
+    lag, usual_lag = "--lag-time-max-ms", LAG_TIME_MAX_MS
+    parser.add_argument(lag, type=int, default=usual_lag, metavar="MS", help="of the brokers")
     parser.add_argument("--cores", type=int, default=CORES, help=f"Spark's threads ({CORES})")
 
 
@@ -91,6 +100,8 @@ def task_of(given: argparse.Namespace) -> Task:
         raise argparse.ArgumentError(None, str(error)) from error
     if start_ms >= end_ms:
         raise argparse.ArgumentError(None, "the range is empty: start must be before end")
+    if given.lag_time_max_ms < 1:
+        raise argparse.ArgumentError(None, "lag-time-max-ms must be at least 1")
     if given.cores < 1:
         raise argparse.ArgumentError(None, "cores must be at least 1")
     task = Task(
@@ -101,8 +112,10 @@ def task_of(given: argparse.Namespace) -> Task:
         out=given.out,
         faults=faults,
         print_tables=given.print_tables,
+        print_page=given.print_page,
         all_tables=given.all_tables,
         cores=given.cores,
+        lag_time_max_ms=given.lag_time_max_ms,
         bearer_token_file=given.bearer_token_file,
         ca_file=given.ca_file,
         transport=Transport(given.transport),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pytest
+
 from strandline_analysis.catalogue import Table
 from tests.analysis.generated import START_MS, History, drawn, frame, together
 from tests.analysis.reference.holding import Range
@@ -12,7 +14,7 @@ from tests.analysis.timeline import INTERVAL_MS
 
 Row = dict[str, Any]
 LENGTH_MS = 60_000
-HISTORIES = 40
+HISTORIES = 80
 """Drawn histories in one Spark run: a run costs seconds, however many there are."""
 FLOAT_DIGITS = 6
 
@@ -67,8 +69,9 @@ def assert_same(found: list[Row], expected: Iterable[Row], *, without: Iterable[
         in_order({k: v for k, v in row.items() if k not in set(without)} for row in rows)
         for rows in (found, expected)
     )
+    if left == right:
+        return
     missing = [row for row in right if row not in left]
     surplus = [row for row in left if row not in right]
-    differences = {"missing": missing[:3], "surplus": surplus[:3]} if missing or surplus else {}
-    assert not differences
-    assert len(left) == len(right)
+    differences = {"missing": missing[:3], "surplus": surplus[:3]}
+    pytest.fail(f"{len(left)} rows, {len(right)} expected: {differences}")

@@ -12,11 +12,9 @@ from strandline_analysis import catalogue
 from tests.analysis.agreement import Row, assert_same, in_order
 from tests.analysis.generated import START_MS
 from tests.analysis.reference.incidents import Episode, incidents_of
-from tests.analysis.timeline import INTERVAL_MS
 
 pytestmark = pytest.mark.processes
 
-LAG_MS = 10_000
 EPISODES = 400
 OF_PARTITIONS = ("ur", "umi", "stall", "leaderless", "flapping")
 OF_BROKERS = ("down", "restart", "gap", "controller")
@@ -37,8 +35,6 @@ def made(spark: Any, found: Sequence[Episode]) -> list[Row]:
     table = incidents.incidents_of(
         spark.createDataFrame(list(found), incidents.EPISODES),
         spark.createDataFrame(list(REPLICAS.items()), "broker int, replicas long"),
-        interval_ms=INTERVAL_MS,
-        lag_time_max_ms=LAG_MS,
     )
     shape = struct(catalogue.INCIDENTS)
     assert [(f.name, f.dataType) for f in table.schema] == [(f.name, f.dataType) for f in shape]
@@ -46,8 +42,7 @@ def made(spark: Any, found: Sequence[Episode]) -> list[Row]:
 
 
 def expected(found: Sequence[Episode]) -> list[Row]:
-    rows = incidents_of(found, REPLICAS, interval_ms=INTERVAL_MS, lag_time_max_ms=LAG_MS)
-    return list(rows)
+    return list(incidents_of(found, REPLICAS))
 
 
 def drawn(seed: int) -> list[Episode]:
@@ -57,7 +52,7 @@ def drawn(seed: int) -> list[Episode]:
     found = [Episode("controller", START_MS - 120_000, START_MS - 119_000, None, None, 0)]
     at = START_MS
     for _ in range(EPISODES):
-        at += chance.choice([0, 100, 5_000, 29_000, 31_000, 45_000, 120_000])
+        at += chance.choice([0, 100, 5_000, 9_000, 11_000, 45_000, 120_000])
         end = at + chance.choice([0, 1_000, 20_000, 70_000, 300_000])
         broker = chance.choice([0, 1, 2, 3, None])
         if chance.random() < 0.6:
@@ -69,7 +64,7 @@ def drawn(seed: int) -> list[Episode]:
     return found
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [2, 3])
 def test_incidents_of_drawn_episodes_equal_their_reference(spark: Any, seed: int) -> None:
     found = drawn(seed)
     rows = expected(found)

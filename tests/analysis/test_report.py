@@ -10,6 +10,7 @@ import pytest
 
 from strandline_analysis import report
 from strandline_analysis.injected_faults import FaultsMalformed, InjectedFault, read_faults
+from strandline_analysis.sentences import EVIDENCE_LIMIT, incident_sentence, whatif_sentences
 
 AT = 1_790_000_000_000
 
@@ -51,6 +52,33 @@ def interval(**changes: Any) -> dict[str, Any]:
     }
 
 
+def proof(kind: str, broker: int | None, partition: int | None, at: int) -> dict[str, Any]:
+    topic = None if partition is None else "orders"
+    return {"at_ms": at, "kind": kind, "broker": broker, "topic": topic, "partition": partition}
+
+
+def incident(**changes: Any) -> dict[str, Any]:
+    evidence = [
+        proof("down", 1, None, AT),
+        proof("leaderless", 1, 0, AT + 100),
+        proof("ur", 1, 0, AT + 800),
+        proof("ur", 1, 1, AT + 900),
+    ]
+    return {
+        "id": f"{AT}-broker-1",
+        "start_ms": AT,
+        "end_ms": AT + 40_000,
+        "kind": "broker",
+        "root_broker": 1,
+        "confidence": 0.75,
+        "partitions": 2,
+        "brokers": 1,
+        "episodes": 4,
+        "evidence": evidence,
+        **changes,
+    }
+
+
 def faults_from(tmp_path: Path, given: object) -> list[InjectedFault]:
     path = tmp_path / "faults.json"
     path.write_text(given if isinstance(given, str) else json.dumps(given))
@@ -63,6 +91,7 @@ def test_faults_are_printed_beside_the_elections_that_followed() -> None:
         start_ms=AT - 1000,
         end_ms=AT + 59_000,
         interval_ms=1000,
+        incidents=[],
         isr_intervals=[interval(), interval(replica=2, in_isr=True)],
         elections=[election()],
         faults=[killed],
@@ -78,6 +107,70 @@ def test_faults_are_printed_beside_the_elections_that_followed() -> None:
     assert sum(line.startswith("orders-0") for line in lines) == 2
 
 
+def test_the_report_opens_with_a_sentence_for_each_incident() -> None:
+    cut = incident(id="b", start_ms=AT + 50_000, end_ms=AT + 60_000, kind="network")
+    cut |= {"root_broker": None, "confidence": 0.0}
+    text = report.text_report(
+        start_ms=AT - 1000,
+        end_ms=AT + 90_000,
+        interval_ms=1000,
+        incidents=[cut, incident()],
+        isr_intervals=[],
+        elections=[],
+        faults=[],
+    )
+    lines = text.splitlines()
+    assert lines[1:3] == ["", "Incidents: 2"]
+    assert all(len(line) <= report.WIDTH for line in lines)
+    said = " ".join(text.split())
+    at = report.clock
+    assert (
+        f"1. {at(AT)} to {at(AT + 40_000)} (40.0 s): broker 1 is at the root, confidence 0.75, "
+        f"2 partitions concerned: broker 1 not reached from {at(AT)}; 1 partition lost broker 1 as "
+        f"leader from {at(AT + 100)}; 2 partitions under-replicated, without broker 1, from "
+        f"{at(AT + 800)}." in said
+    )
+    assert "(10.0 s): brokers were missing alike, as when the network is cut, 2 partitions" in said
+
+
+@pytest.mark.parametrize(
+    ("kind", "root", "says"),
+    [
+        ("scrape", 2, "broker 2 alone was not reached by Prometheus"),
+        ("scrape", None, "Prometheus did not reach brokers"),
+        ("controller", None, "another broker became the controller"),
+        ("unknown", None, "no broker stands out"),
+    ],
+)
+def test_each_kind_of_incident_has_its_words(kind: str, root: int | None, says: str) -> None:
+    assert says in incident_sentence(incident(kind=kind, root_broker=root))
+
+
+def test_a_sentence_says_that_signs_are_left_out() -> None:
+    many = [proof("stall", None, number, AT + number) for number in range(EVIDENCE_LIMIT)]
+    assert "the oldest 50 signs alone are listed" in incident_sentence(incident(evidence=many))
+
+
+def test_other_settings_are_told_against_the_one_in_force() -> None:
+    def row(setting: int, low: int, high: int, stall: int) -> dict[str, Any]:
+        told = {"shrinks_low": low, "shrinks_high": high, "extra_hw_stall_ms": stall}
+        return {"setting_ms": setting, **told}
+
+    rows = [row(60_000, 1, 1, 65_000), row(5_000, 6, 7, 0), row(30_000, 4, 4, 5_000)]
+    assert whatif_sentences(rows, 30_000) == [
+        "replica.lag.time.max.ms was 30 s: 4 shrinks by its own rule.",
+        (
+            "With replica.lag.time.max.ms = 5 s: 3 shrinks more (6 to 7 shrinks), commits held up "
+            "5.0 s less at most."
+        ),
+        (
+            "With replica.lag.time.max.ms = 60 s: 3 shrinks less (1 shrink), commits held up "
+            "60.0 s longer at most."
+        ),
+    ]
+    assert whatif_sentences(rows, 1_000) == []
+
+
 def test_what_is_unknown_at_the_edge_of_the_range_is_not_listed() -> None:
     before = interval(in_isr=None, start_reason="range", end_reason="range")
     within = interval(in_isr=None, start_reason="gap", end_reason="gap", replica=2)
@@ -85,6 +178,7 @@ def test_what_is_unknown_at_the_edge_of_the_range_is_not_listed() -> None:
         start_ms=AT - 1000,
         end_ms=AT + 59_000,
         interval_ms=1000,
+        incidents=[],
         isr_intervals=[before, within],
         elections=[],
         faults=[],

@@ -38,7 +38,13 @@ def out(spark: Any, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
     made = tmp_path_factory.mktemp("tables")
     lake = opened(folder / "lake")
-    task = Task(start_ms=PLAN.start_ms, end_ms=PLAN.end_ms, out=made, lake=lake)
+    task = Task(
+        start_ms=PLAN.start_ms,
+        end_ms=PLAN.end_ms,
+        out=made,
+        lake=lake,
+        lag_time_max_ms=PLAN.lag_time_max_ms,
+    )
     assert analyse(spark, task) == OK
     return made
 
@@ -109,3 +115,30 @@ def test_times_without_a_leader_lie_within_their_bounds(folder: Path, out: Path)
     assert score.matched == score.expected
     # The last scrape of a leader may be one interval before its end.
     assert score.worst_duration_error_ms <= INTERVAL_MS
+
+
+def test_the_root_cause_is_first_in_the_incidents(folder: Path, out: Path) -> None:
+    score = scores.root_causes(
+        rows(out, "incidents"), truth(folder, "faults"), settle_ms=PLAN.settle_ms
+    )
+    print("root causes:", score)
+    assert score.expected >= 15
+    assert min(score.recall, score.precision) >= 0.95
+
+
+def test_the_replay_of_the_setting_in_force_counts_what_leaders_did(
+    folder: Path, out: Path
+) -> None:
+    replayed = {row["setting_ms"]: row for row in rows(out, "lagtime_whatif")}
+    now = replayed[PLAN.lag_time_max_ms]
+    # A true interval outside that a change began, not another leader, is a shrink by the rule.
+    left = [
+        row
+        for row in truth(folder, "isr_intervals")
+        if row["in_isr"] is False and row["start_reason"] == "change"
+    ]
+    print("shrinks:", now["shrinks_low"], len(left), now["shrinks_high"])
+    assert now["shrinks_low"] <= len(left) <= now["shrinks_high"]
+    assert len(left) > 10
+    counts = [replayed[setting]["shrinks_high"] for setting in sorted(replayed)]
+    assert counts == sorted(counts, reverse=True)

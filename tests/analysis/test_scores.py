@@ -135,3 +135,9 @@ def test_a_root_cause_counts_if_the_first_incident_names_it() -> None:
     assert of({**incident, "root_broker": 2}).recall == 0
     assert of({**incident, "start_ms": 30_000, "end_ms": 31_000}).recall == 0
     assert of().expected == 1
+    # What is found without a fault costs precision, not what belongs to a fault of nobody.
+    assert of(incident, {**incident, "start_ms": 51_000, "end_ms": 52_000}).precision == 1
+    assert of(incident, {**incident, "start_ms": 30_000, "end_ms": 31_000}).precision == 0.5
+    # The first one counts, in whatever order they come.
+    later = {**incident, "start_ms": 13_000, "root_broker": 2}
+    assert of(later, incident).recall == 1

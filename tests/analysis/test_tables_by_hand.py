@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -208,6 +209,143 @@ def test_slo_counts_what_is_known_and_names_the_rest(spark: Any) -> None:
     assert day["ur_ratio"] == pytest.approx(10_000 / 60_000, abs=1e-6)
     assert day["durability_risk"] == pytest.approx(90 / 300, abs=1e-6)
     assert day["error_budget_left"] == pytest.approx(1 - 0.075 / 0.001, abs=1e-6)
+
+
+def follower(scrapes: int, caught: Mapping[int, float], *, rate: float = 10.0) -> History:
+    """Return what leader 0 shows of follower 1, which last had everything at caught[scrape] s."""
+    of = {"topic": "orders", "partition": "0"}
+    of_replica = {**of, "replica": "1"}
+    had = [caught.get(n, float(n)) for n in range(scrapes)]
+    known = [min(each, n) * rate for n, each in enumerate(had)]
+    times = [START_MS / 1000 + each for each in had]
+    return {
+        **line(names.PARTITION_LOG_END_OFFSET, [n * rate for n in range(scrapes)], of=of),
+        **line(names.PARTITION_HIGH_WATERMARK, known, of=of),
+        **line(names.PARTITION_REPLICAS, [2.0] * scrapes, of=of),
+        **line(names.PARTITION_MIN_INSYNC_REPLICAS, [2.0] * scrapes, of=of),
+        **line(names.PARTITION_ISR_MEMBER, [1.0] * scrapes, of=of_replica),
+        **line(names.REPLICA_LOG_END_OFFSET, known, of=of_replica),
+        **line(names.REPLICA_LAST_CAUGHT_UP_TIMESTAMP_SECONDS, times, of=of_replica),
+    }
+
+
+def test_other_lag_times_replay_an_absence_in_bounds(spark: Any) -> None:
+    # From second 10 to 22.6 the follower lacks records; its leader waits for it all the time.
+    caught = {**dict.fromkeys(range(10, 23), 10.0), 23: 22.6}
+    rows = table_of(spark, "lagtime_whatif", leader(60, changed={}), follower(60, caught))
+    told = {row["setting_ms"]: row for row in rows}
+    # What is shorter than a gap between scrapes is left out.
+    assert sorted(told) == [5_000, 10_000, 15_000, 20_000, 30_000, 45_000, 60_000]
+
+    def bounds(setting: int, what: str, unit: str = "") -> tuple[int, int]:
+        row = told[setting]
+        return row[f"{what}_low{unit}"], row[f"{what}_high{unit}"]
+
+    # It leaves at second 15 to 17.5, and is back between the scrape at 22 and 22.6.
+    assert (bounds(5_000, "shrinks"), bounds(5_000, "expands")) == ((1, 1), (1, 1))
+    assert bounds(5_000, "ur", "_ms") == bounds(5_000, "umi", "_ms") == (4_500, 7_600)
+    # The check at which it would leave may come too late.
+    assert (bounds(10_000, "shrinks"), bounds(10_000, "ur", "_ms")) == ((0, 1), (0, 2_600))
+    assert bounds(15_000, "shrinks") == bounds(60_000, "shrinks") == (0, 0)
+    # The last scrape of the absence still showed it in the ISR.
+    assert [told[each]["extra_hw_stall_ms"] for each in (5_000, 15_000)] == [0, 600]
+
+
+def test_a_follower_that_lacks_nothing_leaves_under_no_setting(spark: Any) -> None:
+    idle = follower(60, dict.fromkeys(range(10, 40), 10.0), rate=0.0)
+    rows = table_of(spark, "lagtime_whatif", leader(60, changed={}), idle)
+    assert {row["shrinks_high"] for row in rows} == {0}
+
+
+def healthy(scrapes: int) -> History:
+    """Return a partition of two brokers with which nothing is amiss."""
+    of = {"topic": "orders", "partition": "0"}
+    began = [START_MS / 1000 - 60] * scrapes
+    return {
+        **leader(scrapes, changed={}),
+        **follower(scrapes, {}),
+        **line(names.PARTITION_ISR_SIZE, [2.0] * scrapes, of=of),
+        **line(names.CONTROLLER_EPOCH, [3.0] * scrapes),
+        **line(names.CONTROLLER_ACTIVE, [1.0] * scrapes),
+        **line(names.BROKER_START_TIMESTAMP_SECONDS, began),
+        **line(UP, [1.0] * scrapes),
+        **line(UP, [1.0] * scrapes, broker=1),
+    }
+
+
+def test_edges_of_the_range_are_no_incidents(spark: Any) -> None:
+    # Scrapes from the twentieth second on, and up to the very end.
+    late = {
+        labels: [(at + 20_000, value) for at, value in samples]
+        for labels, samples in healthy(40).items()
+    }
+    assert table_of(spark, "incidents", late) == []
+
+
+def test_a_broker_that_dies_is_the_root_of_one_incident(spark: Any) -> None:
+    of = {"topic": "orders", "partition": "0"}
+    start = names.BROKER_START_TIMESTAMP_SECONDS
+    began, again = START_MS / 1000 - 60, START_MS / 1000 + 30.2
+    rows = table_of(
+        spark,
+        "incidents",
+        healthy(60)
+        | line(UP, [1.0] * 20 + [0.0] * 11 + [1.0] * 29, broker=1)
+        | line(start, [began] * 20 + [None] + [-1] * 10 + [again] * 29, broker=1)
+        | line(names.PARTITION_ISR_SIZE, [2.0] * 22 + [1.0] * 12 + [2.0] * 26, of=of)
+        | line(
+            names.PARTITION_ISR_MEMBER,
+            [1.0] * 22 + [0.0] * 12 + [1.0] * 26,
+            of={**of, "replica": "1"},
+        ),
+    )
+    (found,) = rows
+    assert (found["kind"], found["root_broker"], found["partitions"]) == ("broker", 1, 1)
+    assert found["start_ms"] == START_MS + 20_000
+    kinds = [proof["kind"] for proof in found["evidence"]]
+    assert kinds == ["down", "umi", "ur", "restart"]
+    assert {proof["broker"] for proof in found["evidence"]} == {1}
+
+
+def test_curves_are_of_the_partition_that_stalled_around_its_incident(spark: Any) -> None:
+    from strandline_analysis.schema import struct
+    from strandline_analysis.tables.incidents import AROUND_MS, incident_curves
+
+    def proof(kind: str, partition: int | None) -> Row:
+        topic = None if partition is None else "orders"
+        at = {"at_ms": START_MS + 40_000, "kind": kind, "broker": 1}
+        return {**at, "topic": topic, "partition": partition}
+
+    incident = {
+        "id": "one",
+        "start_ms": START_MS + 40_000,
+        "end_ms": START_MS + 45_000,
+        "kind": "broker",
+        "root_broker": 1,
+        "confidence": 1.0,
+        "partitions": 2,
+        "brokers": 1,
+        "episodes": 4,
+        "evidence": [proof("down", None), proof("ur", 1), proof("ur", 1), proof("stall", 0)],
+    }
+    incidents = spark.createDataFrame([incident], struct(catalogue.INCIDENTS))
+    history = {**leader(120, changed={}), **follower(120, {})}
+    rows = made(
+        spark,
+        partial(incident_curves, incidents=incidents),
+        catalogue.INCIDENT_CURVES,
+        [history],
+        of=over(120_000),
+        gap_ms=0,
+    )
+    times = [row["at_ms"] for row in rows]
+    assert (min(times), max(times)) == (
+        START_MS + 40_000 - AROUND_MS,
+        START_MS + 45_000 + AROUND_MS,
+    )
+    first = min(rows, key=lambda row: int(row["at_ms"]))
+    assert (first["incident"], first["partition"], first["leader"]) == ("one", 0, 0)
+    assert (first["leo"], first["hw"]) == (100, 100)
 
 
 def test_runs_are_refused_where_single_samples_are_needed(spark: Any) -> None:

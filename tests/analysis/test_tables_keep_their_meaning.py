@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -43,8 +43,8 @@ def tables() -> list[str]:
     return [name for name in catalogue.TABLES if name not in NOT_MADE]
 
 
-NOT_MADE = {"incidents", "lagtime_whatif", "slo"}
-"""Tables that are not made, and slo: its plan takes Spark too long for two more runs."""
+NOT_MADE = {"incidents", "incident_curves", "slo"}
+"""Tables of other tables, and slo: their plans take Spark too long for two more runs."""
 
 
 class Made:
@@ -82,17 +82,20 @@ def table(request: pytest.FixtureRequest, spark: Any, history: History) -> Made:
 
 def test_a_table_keeps_its_meaning(table: Made) -> None:
     assert table.rows or table.table.name in EMPTY
-    # Any order and twice, later, and with other names: each changes the rows in its own way.
+    # Split into single samples, in any order and twice, later, and with other names: a run of Spark
+    # costs seconds, so that one has all of it.
     later = Range(start_ms=END_MS, end_ms=END_MS + LENGTH_MS, interval_ms=INTERVAL_MS)
     other = relabel(shifted(table.history, END_MS - over().start_ms))
-    found = table.of(other, read=later, change=lambda s: s.unionByName(s).orderBy("value"))
+    found = table.of(
+        other, read=later, change=lambda s: s.unionByName(s).orderBy("value"), gap_ms=0
+    )
     back = over().start_ms - END_MS
     expected = in_order(relabel_row(moved(row, -back)) for row in table.rows)
-    assert in_order(map(_sorted, found)) == expected
-    if not table.analysis.plain:
-        # Split into single samples, which are put together again.
-        cut = table.of(table.history, gap_ms=0)
-        assert _about(cut) == _about(table.rows)
+    assert _about(map(_sorted, found)) == _about(expected)
+    if "sample_count" in table.table.names and not table.analysis.plain:
+        # Runs tell how many samples they had, which parts of them know only about.
+        whole = table.of(other, read=later, change=lambda s: s.unionByName(s).orderBy("value"))
+        assert in_order(map(_sorted, whole)) == expected
 
 
 @pytest.mark.parametrize("name", ["isr_intervals", "ur_episodes", "hw_lag", "coverage"])
@@ -108,7 +111,7 @@ EMPTY = {"flapping", "controller_elections", "hw_stalls"}
 """Tables of which the drawn histories have no row; cases made by hand have."""
 
 
-def _about(rows: list[Row]) -> list[Row]:
+def _about(rows: Iterable[Row]) -> list[Row]:
     return in_order({k: v for k, v in row.items() if k != "sample_count"} for row in rows)
 
 

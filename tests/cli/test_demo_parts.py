@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+from strandline_analysis.task import PAGE_MARK
 from strandline_checker.history import History
 from strandline_checker.judge import HistoryVerdict, judge
 from strandline_cli import clusters, demo, demo_analysis, images
@@ -196,6 +199,27 @@ def test_the_demo_names_its_cluster_everywhere() -> None:
 
 
 # --- the analysis -------------------------------------------------------------------------
+
+
+def test_the_demo_opens_with_the_incidents_and_says_where_the_page_lies(tmp_path: Path) -> None:
+    page = "<!DOCTYPE html>\n<html>incidents \u00e4</html>\n"
+    packed = base64.b64encode(gzip.compress(page.encode())).decode()
+    printed = [
+        "10:00:00 to 10:01:00 UTC",
+        "",
+        "Incidents: 1",
+        "1. broker 1 is at the root",
+        f"{PAGE_MARK}{packed}",
+        "The report for a browser is /out/report.html",
+    ]
+    into = tmp_path / "dist" / "demo-report.html"
+    said = demo_analysis.kept("\n".join(printed), into).splitlines()
+    assert said == [*printed[:4], "", f"The report for a browser is {into}"]
+    assert into.read_text(encoding="utf-8") == page
+    with pytest.raises(RunFailed, match="printed no report"):
+        demo_analysis.kept("\n".join(printed[:4]), into)
+    # What the analysis prints and what the demo looks for is the same.
+    assert demo_analysis.PAGE_MARK == PAGE_MARK
 
 
 def test_without_analysis_its_image_goes_nowhere(tmp_path: Path) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from .curves import incident_curves
+from .failovers import failover_times
+from .incidents import incident_list
 from .isr_map import isr_map
 from .leaders import leader_lines
 from .markup import Element, element, text_of
 from .rows import Cell, table_of
+from .slo import slo_budget
+from .whatif import whatif_curve
 from .words import Range, Row, clock, moment, partition_of, span
 
 STYLE: Final = Path(__file__).with_name("report.css")
@@ -27,8 +32,13 @@ def html_report(tables: Tables, window: Range) -> str:
     """
     title = "Strandline: what the samples tell"
     parts = {
+        "incidents": ("Incidents", _incidents(tables, window)),
         "leaders": ("Leaders", _leaders(tables, window)),
         "isr": ("In-sync replicas", _isr(tables, window)),
+        "curves": ("Log ends and high watermarks", _curves(tables, window)),
+        "failovers": ("Times without a leader", _failovers(tables)),
+        "slo": ("Availability and error budgets", _of(tables, "slo", slo_budget)),
+        "whatif": ("Other settings", _whatif(tables, window)),
     }
     links = [
         element("li", element("a", name, href=f"#{place}")) for place, (name, _) in parts.items()
@@ -58,6 +68,11 @@ def html_report(tables: Tables, window: Range) -> str:
 def _range(window: Range) -> str:
     times = f"{moment(window.start_ms)} to {moment(window.end_ms)} UTC"
     return f"{times}, {span(window.length_ms)}, scraped every {span(window.interval_ms)}."
+
+
+def _incidents(tables: Tables, window: Range) -> list[Element]:
+    incidents = tables.get("incidents")
+    return [_not_made("incidents")] if incidents is None else incident_list(incidents, window)
 
 
 def _leaders(tables: Tables, window: Range) -> list[Element]:
@@ -93,6 +108,32 @@ def _isr(tables: Tables, window: Range) -> list[Element]:
     if intervals is None:
         return [_not_made("isr_intervals")]
     return isr_map(intervals, window)
+
+
+def _curves(tables: Tables, window: Range) -> list[Element]:
+    found = tables.get("incident_curves")
+    if found is None:
+        return [_not_made("incident_curves")]
+    return incident_curves(found, tables.get("incidents", ()), window)
+
+
+def _failovers(tables: Tables) -> list[Element]:
+    elections = tables.get("elections")
+    if elections is None:
+        return [_not_made("elections")]
+    return failover_times(elections, tables.get("failover_quantiles"))
+
+
+def _whatif(tables: Tables, window: Range) -> list[Element]:
+    return _of(tables, "lagtime_whatif", lambda rows: whatif_curve(rows, window.lag_time_max_ms))
+
+
+def _of(
+    tables: Tables, name: str, drawn: Callable[[Sequence[Row]], list[Element]]
+) -> list[Element]:
+    """Return what a table gives, or a sentence if it was not made."""
+    found = tables.get(name)
+    return [_not_made(name)] if found is None else drawn(found)
 
 
 def _not_made(name: str) -> Element:

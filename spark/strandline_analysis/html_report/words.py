@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from strandline_analysis.catalogue import LAG_TIME_MAX_MS
+
 Row = Mapping[str, Any]
 
 
@@ -18,6 +20,8 @@ class Range:
     end_ms: int
     interval_ms: int
     """Of the scrapes."""
+    lag_time_max_ms: int = LAG_TIME_MAX_MS
+    """replica.lag.time.max.ms of the brokers."""
 
     @property
     def length_ms(self) -> int:

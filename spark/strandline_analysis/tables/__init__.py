@@ -18,12 +18,14 @@ from . import (
     churn,
     coverage,
     elections,
+    incidents,
     isr_intervals,
     isr_sizes,
     risk,
     slo,
     throughput,
     watermarks,
+    whatif,
 )
 
 
@@ -37,6 +39,10 @@ class Analysis:
     """What the samples must hold."""
     plain: bool = False
     """True if it needs single samples, read with gap_ms 0, not runs."""
+    made_of: tuple[str, ...] = ()
+    """Tables, made before, that `make` also takes by their names."""
+    of_lag_time: bool = False
+    """True if `make` also takes lag_time_max_ms, the replica.lag.time.max.ms that was in force."""
 
 
 ANALYSES: Final[Mapping[str, Analysis]] = {
@@ -49,7 +55,9 @@ ANALYSES: Final[Mapping[str, Analysis]] = {
     "flapping": Analysis(make=churn.flapping, metrics=churn.METRICS),
     "missed_edges": Analysis(make=churn.missed_edges, metrics=churn.METRICS),
     "elections": Analysis(make=elections.elections, metrics=elections.METRICS),
-    "failover_quantiles": Analysis(make=elections.failover_quantiles, metrics=elections.METRICS),
+    "failover_quantiles": Analysis(
+        make=elections.failover_quantiles, metrics=elections.METRICS, made_of=("elections",)
+    ),
     "controller_elections": Analysis(
         make=elections.controller_elections, metrics=elections.CONTROLLER_METRICS
     ),
@@ -69,6 +77,16 @@ ANALYSES: Final[Mapping[str, Analysis]] = {
             watermarks.hw_regressions,
         )
     },
+    "incidents": Analysis(make=incidents.incidents, metrics=incidents.METRICS, plain=True),
+    "incident_curves": Analysis(
+        make=incidents.incident_curves,
+        metrics=incidents.CURVE_METRICS,
+        plain=True,
+        made_of=("incidents",),
+    ),
+    "lagtime_whatif": Analysis(
+        make=whatif.lagtime_whatif, metrics=whatif.METRICS, plain=True, of_lag_time=True
+    ),
     "data_at_risk": Analysis(make=risk.data_at_risk, metrics=risk.METRICS, plain=True),
     "slo": Analysis(make=slo.slo, metrics=slo.METRICS, plain=True),
 }

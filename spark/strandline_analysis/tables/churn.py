@@ -68,7 +68,11 @@ def flapping(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int
     Units:   ms
     """
     facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms).cache()
-    states = _members(facts, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
+    return flapping_of(_members(facts, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms))
+
+
+def flapping_of(states: DataFrame) -> DataFrame:
+    """Return what `flapping` does, of the states of members as `leader_states` returns them."""
     in_order = Window.partitionBy(*REPLICA).orderBy("start_ms")
     value = F.col("value")
     around = (F.lag(value).over(in_order) == 1) & (F.lead(value).over(in_order) == 1)

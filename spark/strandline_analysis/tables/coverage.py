@@ -40,6 +40,11 @@ def coverage(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int
     Units:   ms
     """
     facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms).cache()
+    return coverage_of(facts, interval_ms=interval_ms, end_ms=end_ms)
+
+
+def coverage_of(facts: DataFrame, *, interval_ms: int, end_ms: int) -> DataFrame:
+    """Return what `coverage` does, of facts as `samples.held` returns them."""
     runs = of(facts, UP).withColumn("target", target_name())
     good = F.col("value") > 0
     before = Window.partitionBy("target").orderBy("first_ms", "series_id")
@@ -88,6 +93,11 @@ def restarts(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int
     Units:   ms
     """
     facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms).cache()
+    return restarts_of(facts)
+
+
+def restarts_of(facts: DataFrame) -> DataFrame:
+    """Return what `restarts` does, of facts as `samples.held` returns them."""
     new, first = F.col("new_start_ms"), F.col("first_ms")
     stated = (new > F.col("previous_last_ms")) & (new <= first)
     unclean = of(facts, names.UNCLEAN_STARTS_TOTAL).where(F.col("value") > 0)

@@ -54,7 +54,13 @@ def elections(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: in
     Units:   ms
     """
     facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms).cache()
-    changes = _with_restarts(_changes(leaderships(facts, interval_ms=interval_ms)), facts)
+    return elections_of(facts, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
+
+
+def elections_of(facts: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) -> DataFrame:
+    """Return what `elections` does, of facts as `samples.held` returns them."""
+    changes = _changes(leaderships(facts, interval_ms=interval_ms))
+    changes = settled(_with_restarts(changes, facts))
     changes = settled(_with_kinds(changes, facts, interval_ms=interval_ms))
     seen = changes.where(F.col("t_first_new_ms").between(start_ms, end_ms - 1))
     all_elections = seen.unionByName(_unseen(seen))
@@ -62,15 +68,24 @@ def elections(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: in
 
 
 def failover_quantiles(
-    samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int
+    samples: DataFrame,
+    *,
+    interval_ms: int,
+    start_ms: int,
+    end_ms: int,
+    elections: DataFrame | None = None,
 ) -> DataFrame:
     """Return how long partitions had no leader, by kind of election.
 
-    Shape:   samples as schema.SAMPLES, of METRICS; the result as catalogue.FAILOVER_QUANTILES, one
-             row for each kind that was observed
+    Shape:   samples as schema.SAMPLES, of METRICS; elections as catalogue.ELECTIONS, made of the
+             samples if absent; the result as catalogue.FAILOVER_QUANTILES, one row for each kind
+             that was observed
     Units:   ms
     """
-    found = elections(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
+    ranged = {"interval_ms": interval_ms, "start_ms": start_ms, "end_ms": end_ms}
+    found = elections
+    if found is None:
+        found = elections_of(held(samples, **ranged).cache(), **ranged)
     quantiles = [
         F.expr(f"percentile(no_leader_{bound}_ms, {share})").alias(f"{name}_{bound}_ms")
         for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
@@ -91,6 +106,11 @@ def controller_elections(
     Units:   ms
     """
     facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms).cache()
+    return controller_elections_of(facts, interval_ms=interval_ms)
+
+
+def controller_elections_of(facts: DataFrame, *, interval_ms: int) -> DataFrame:
+    """Return what `controller_elections` does, of facts as `samples.held` returns them."""
     process = ("pod", "instance")
     epochs = of(facts, names.CONTROLLER_EPOCH).select(
         *process, F.col("value").cast("long").alias("epoch"), "first_ms", "last_ms", "previous_ms"

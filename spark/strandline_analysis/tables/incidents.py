@@ -13,22 +13,37 @@ from pyspark.sql import functions as F
 
 from strandline import names
 from strandline_analysis import catalogue
-from strandline_analysis.samples import broker_id, held, settled
+from strandline_analysis.samples import broker_id, condensed, held, of, settled
 from strandline_analysis.schema import shaped, table
 
-from . import churn, coverage, elections, isr_sizes, risk, watermarks
+from . import churn, coverage, elections, isr_sizes, watermarks
+from .leader_states import leader_states
 
-METRICS: Final = tuple(
-    dict.fromkeys((*risk.METRICS, *churn.METRICS, *coverage.METRICS, *elections.CONTROLLER_METRICS))
+STEPS: Final = tuple(
+    dict.fromkeys(
+        (
+            *isr_sizes.METRICS,
+            *coverage.METRICS,
+            *elections.METRICS,
+            *elections.CONTROLLER_METRICS,
+        )
+    )
 )
-NEAR_MS: Final = 30_000
+"""Metrics that seldom change, so that their samples make few runs."""
+METRICS: Final = tuple(dict.fromkeys((*STEPS, *watermarks.METRICS)))
+CURVE_METRICS: Final = (*watermarks.LEADERSHIP, *watermarks.OFFSETS)
+NEAR_MS: Final = 10_000
 """An episode that begins later than this after the others is another incident."""
 COUNTED_MS: Final = 60_000
 """So much of an episode keeps its incident open, so that a long one does not swallow a day."""
-LAG_TIME_MAX_MS: Final = 30_000
-"""replica.lag.time.max.ms, Kafka's default, unless a caller says another."""
+CURVES_MAX: Final = 3
+"""Incidents of which curves are made: those with the most partitions."""
+AROUND_MS: Final = 30_000
+"""So long before and after an incident its curves reach."""
+CURVE_MS_MAX: Final = 600_000
+"""So long a curve is at most."""
 GONE_SCORE: Final = 0.5
-"""Score of a broker that was down or began anew when the incident began."""
+"""Score of a broker that was down or began anew in the incident."""
 EVIDENCE_MAX: Final = 50
 """Of more, the oldest are listed."""
 EPISODES: Final = table("""
@@ -40,49 +55,107 @@ kind: ur, umi, stall, leaderless, flapping, down, restart, gap or controller.
 """
 
 
-def incidents(
-    samples: DataFrame,
-    *,
-    interval_ms: int,
-    start_ms: int,
-    end_ms: int,
-    lag_time_max_ms: int = LAG_TIME_MAX_MS,
-) -> DataFrame:
+def incidents(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) -> DataFrame:
     """Return the incidents, with the broker at the root of each.
 
     Shape:   samples as schema.SAMPLES, of METRICS and plain; the result as catalogue.INCIDENTS
     Units:   ms
     """
     ranged = {"interval_ms": interval_ms, "start_ms": start_ms, "end_ms": end_ms}
-    facts = held(samples, **ranged)
-    member = facts.where(F.col("metric") == names.PARTITION_ISR_MEMBER.name)
-    replicas = member.groupBy(F.col("replica").alias("broker")).agg(
-        F.count_distinct("topic", "partition").alias("replicas")
+    steps = samples.where(F.col("metric").isin(*(each.name for each in STEPS)))
+    facts = settled(held(condensed(steps, interval_ms=interval_ms), **ranged))
+    replicas = (
+        of(facts, names.PARTITION_ISR_MEMBER)
+        .groupBy(F.col("replica").alias("broker"))
+        .agg(F.count_distinct("topic", "partition").alias("replicas"))
     )
-    found = settled(episodes(samples, **ranged))
-    return incidents_of(
-        found, settled(replicas), interval_ms=interval_ms, lag_time_max_ms=lag_time_max_ms
-    )
+    found = settled(episodes(samples, facts, **ranged))
+    return incidents_of(found, settled(replicas))
 
 
-def episodes(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) -> DataFrame:
-    """Return the rows of other tables that tell of something amiss, as EPISODES."""
+def incident_curves(
+    samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int, incidents: DataFrame
+) -> DataFrame:
+    """Return what the leaders showed around the incidents with the most partitions.
+
+    Of each incident the partition with the most evidence is taken, one that stalled if any did.
+
+    Shape:   samples as schema.SAMPLES, of CURVE_METRICS and plain; incidents as
+             catalogue.INCIDENTS; the result as catalogue.INCIDENT_CURVES
+    Units:   ms
+    """
+    widest = Window.orderBy(F.desc("partitions"), "start_ms", "id")
+    proofs = incidents.withColumn("proof", F.explode("evidence")).select(
+        *("id", "partitions", "start_ms", "end_ms"),
+        *("proof.topic", "proof.partition", "proof.kind"),
+    )
+    places = (
+        proofs.where(F.col("topic").isNotNull())
+        .groupBy("id", "partitions", "start_ms", "end_ms", "topic", "partition")
+        .agg(F.count("*").alias("signs"), F.count_if(F.col("kind") == "stall").alias("stalls"))
+    )
+    most = Window.partitionBy("id").orderBy(F.desc("stalls"), F.desc("signs"), "topic", "partition")
+    chosen = (
+        places.withColumn("nth", F.row_number().over(most))
+        .where(F.col("nth") == 1)
+        .withColumn("place", F.row_number().over(widest))
+        .where(F.col("place") <= CURVES_MAX)
+    )
+    begin = F.col("start_ms") - AROUND_MS
+    finish = F.least(F.col("end_ms") + AROUND_MS, begin + CURVE_MS_MAX)
+    windows = settled(
+        chosen.select(
+            F.col("id").alias("incident"),
+            "topic",
+            "partition",
+            begin.alias("begin_ms"),
+            finish.alias("finish_ms"),
+        )
+    )
+    scrapes = watermarks.leader_scrapes(
+        samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms
+    )
+    within = F.col("first_ms").between(F.col("begin_ms"), F.col("finish_ms"))
+    shown = scrapes.join(F.broadcast(windows), ["topic", "partition"]).where(within)
+    told = {"leader": broker_id("pod"), "at_ms": F.col("first_ms"), "at_err_ms": F.lit(0)}
+    return shaped(shown.withColumns(told), catalogue.INCIDENT_CURVES)
+
+
+def episodes(
+    samples: DataFrame, facts: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int
+) -> DataFrame:
+    """Return the rows of other tables that tell of something amiss, as EPISODES.
+
+    Shape:   facts as `samples.held` returns them, of STEPS
+    """
     ranged: dict[str, Any] = {"interval_ms": interval_ms, "start_ms": start_ms, "end_ms": end_ms}
+    told = (*isr_sizes.GAUGES, names.PARTITION_ISR_MEMBER)
+    states = leader_states(facts, told, **ranged)
+    sizes = settled(isr_sizes.sizes_of(states))
+    small, smaller = (
+        isr_sizes.episodes_of(states, sizes, table=table, end_ms=end_ms, merge_gap_ms=NEAR_MS)
+        for table in (catalogue.UR_EPISODES, catalogue.UMI_EPISODES)
+    )
     missing = F.explode_outer("missing_replicas").alias("broker")
-    elected = elections.elections(samples, **ranged)
+    elected = elections.elections_of(facts, **ranged)
     lost = elected.where(F.col("kind").isin("broker_failure", "unclean"))
     begun = F.col("t_first_new_ms")
-    unseen = coverage.coverage(samples, **ranged).where(F.col("kind") != "restart")
-    restarted = coverage.restarts(samples, **ranged)
-    led = elections.controller_elections(samples, **ranged)
+    unseen = coverage.coverage_of(facts, interval_ms=interval_ms, end_ms=end_ms)
+    # A process that another one follows was down until then.
+    silent = F.when(F.col("kind") == "gap", "gap").otherwise("down")
+    restarted = coverage.restarts_of(facts)
+    led = elections.controller_elections_of(facts, interval_ms=interval_ms)
     at = F.col("at_ms")
     # Who leaves less often than that has several incidents, of which each has its own episodes.
-    flaps = churn.flapping(samples, **ranged).where(
+    flaps = churn.flapping_of(of(states, names.PARTITION_ISR_MEMBER)).where(
         F.col("end_ms") - F.col("start_ms") <= F.col("cycles") * COUNTED_MS
     )
+    # It names a replica. How long that was missing is told by the times under-replicated; between
+    # them other things may have happened.
+    flaps = flaps.withColumn("end_ms", F.least("end_ms", F.col("start_ms") + COUNTED_MS))
     parts = [
-        _rows(isr_sizes.ur_episodes(samples, **ranged), "ur", missing),
-        _rows(isr_sizes.umi_episodes(samples, **ranged), "umi", missing),
+        _rows(small, "ur", missing),
+        _rows(smaller, "umi", missing),
         _rows(watermarks.hw_stalls(samples, **ranged), "stall", F.col("culprit").alias("broker")),
         _rows(flaps, "flapping", F.col("replica").alias("broker")),
         _rows(
@@ -90,7 +163,7 @@ def episodes(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int
             "leaderless",
             F.col("old_leader").alias("broker"),
         ),
-        _whole(unseen, F.col("kind"), F.col("start_ms"), F.col("end_ms"), broker_id("pod")),
+        _whole(unseen, silent, F.col("start_ms"), F.col("end_ms"), broker_id("pod")),
         _whole(restarted, F.lit("restart"), at - F.col("at_err_ms"), at, F.col("broker")),
         _whole(led, F.lit("controller"), at - F.col("at_err_ms"), at, F.col("old_controller")),
     ]
@@ -120,9 +193,7 @@ def _whole(frame: DataFrame, kind: Column, start: Column, end: Column, broker: C
     )
 
 
-def incidents_of(
-    found: DataFrame, replicas: DataFrame, *, interval_ms: int, lag_time_max_ms: int
-) -> DataFrame:
+def incidents_of(found: DataFrame, replicas: DataFrame) -> DataFrame:
     """Return the incidents that episodes make.
 
     Shape:   found as EPISODES; replicas has broker and replicas, how many it has in all
@@ -144,14 +215,9 @@ def incidents_of(
             F.slice(F.array_sort(F.collect_set(proof)), 1, EVIDENCE_MAX).alias("evidence"),
         )
     )
-    ranked = _ranked(
-        numbered,
-        whole,
-        replicas,
-        before_ms=interval_ms + 3 * lag_time_max_ms // 2,
-        after_ms=interval_ms,
+    joined = whole.join(_ranked(numbered, whole, replicas), "incident", "left").withColumns(
+        _verdict()
     )
-    joined = whole.join(ranked, "incident", "left").withColumns(_verdict())
     number = F.concat_ws(
         "-", "start_ms", "kind", F.coalesce(F.col("root_broker").cast("string"), F.lit("none"))
     )
@@ -170,42 +236,29 @@ def _numbered(found: DataFrame) -> DataFrame:
     )
 
 
-def _ranked(
-    numbered: DataFrame, whole: DataFrame, replicas: DataFrame, *, before_ms: int, after_ms: int
-) -> DataFrame:
+def _ranked(numbered: DataFrame, whole: DataFrame, replicas: DataFrame) -> DataFrame:
     """Return of each incident the broker with the highest score, and that of the second."""
     place = F.when(F.col("topic").isNotNull(), F.struct("topic", "partition"))
     blamed = numbered.where(F.col("broker").isNotNull() & ~F.col("kind").isin("controller", "gap"))
-    hits = blamed.groupBy("incident", "broker").agg(
-        F.count_distinct(place).alias("hit"), F.min("start_ms").alias("first_ms")
-    )
-    gone = blamed.where(F.col("kind").isin("down", "restart")).select(
-        "broker", F.col("start_ms").alias("gone_ms")
-    )
-    begin = F.col("start_ms")
-    near = F.col("gone_ms").between(begin - before_ms, begin + after_ms)
-    absent = (
-        whole.select("incident", "start_ms").join(gone, near).groupBy("incident", "broker")
-    ).agg(F.min("gone_ms").alias("gone_ms"))
-    key = ["incident", "broker"]
     candidates = (
-        hits.join(absent, key, "full")
+        blamed.groupBy("incident", "broker")
+        .agg(
+            F.count_distinct(place).alias("hit"),
+            F.min("start_ms").alias("first_ms"),
+            F.max(F.col("kind").isin("down", "restart")).alias("gone"),
+        )
         .join(replicas, "broker", "left")
         .join(whole.select("incident", "partitions"), "incident")
-        .fillna(0, ["hit"])
     )
     share = F.coalesce(F.try_divide("hit", "partitions"), F.lit(0.0))
     own = F.coalesce(F.try_divide("hit", "replicas"), F.lit(0.0))
-    bonus = F.when(F.col("gone_ms").isNotNull(), GONE_SCORE).otherwise(0.0)
-    first = F.least("first_ms", "gone_ms")
-    scored = candidates.withColumns({"score": share * own + bonus, "first_ms": first})
+    bonus = F.when(F.col("gone"), GONE_SCORE).otherwise(0.0)
     best = Window.partitionBy("incident").orderBy(F.desc("score"), "first_ms", "broker")
     return (
-        scored.withColumns(
-            {"place": F.row_number().over(best), "second": F.lead("score").over(best)}
-        )
+        candidates.withColumn("score", share * own + bonus)
+        .withColumns({"place": F.row_number().over(best), "second": F.lead("score").over(best)})
         .where(F.col("place") == 1)
-        .select("incident", "broker", "score", "second", "gone_ms")
+        .select("incident", "broker", "score", "second", "gone")
     )
 
 
@@ -213,7 +266,7 @@ def _verdict() -> dict[str, Column]:
     """Return kind, root_broker and confidence."""
     score, second = F.col("score"), F.coalesce("second", F.lit(0.0))
     stands_out = F.coalesce(score > 0, F.lit(False))
-    even = stands_out & (score == second) & F.col("gone_ms").isNull()
+    even = stands_out & (score == second) & ~F.col("gone")
     unseen = F.size(F.array_except("kinds", F.array(F.lit("down"), F.lit("gap")))) == 0
     elected = F.size(F.array_except("kinds", F.array(F.lit("controller")))) == 0
     kind = (

@@ -127,6 +127,22 @@ def _episodes(
     told = (*GAUGES, names.PARTITION_ISR_MEMBER)
     states = leader_states(facts, told, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
     sizes = settled(sizes_of(states))
+    return episodes_of(states, sizes, table=table, end_ms=end_ms, merge_gap_ms=merge_gap_ms)
+
+
+def episodes_of(
+    states: DataFrame,
+    sizes: DataFrame,
+    *,
+    table: Table,
+    end_ms: int,
+    merge_gap_ms: int = MERGE_GAP_MS,
+) -> DataFrame:
+    """Return the episodes of one table.
+
+    Shape:   states as `leader_states` returns them, of members at least; sizes as `sizes_of` does
+    Units:   ms
+    """
     bad = sizes.where(BAD[table.name])
     in_order = Window.partitionBy(*PARTITION).orderBy("start_ms")
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)

@@ -56,8 +56,9 @@ def leader_states(
     """
     told = facts.where(F.col("metric").isin(*(gauge.name for gauge in gauges)))
     pieces = _under_epochs(told, facts, interval_ms=interval_ms)
-    pieces = _with_edges(pieces, facts, interval_ms=interval_ms)
-    known = _merged(_truth(pieces, start_ms=start_ms, end_ms=end_ms))
+    # Each is used more than once by what follows.
+    pieces = settled(_with_edges(pieces, facts, interval_ms=interval_ms))
+    known = settled(_merged(_truth(pieces, start_ms=start_ms, end_ms=end_ms)))
     whole = _without_holes(known, start_ms=start_ms, end_ms=end_ms)
     columns = (F.col(field.name).cast(field.dataType) for field in LEADER_STATES)
     return settled(whole.select(*columns))

@@ -43,11 +43,23 @@ def data_at_risk(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms:
     ranged = {"interval_ms": interval_ms, "start_ms": start_ms, "end_ms": end_ms}
     facts = held(samples, **ranged).cache()
     sizes = isr_sizes.sizes_of(leader_states(facts, isr_sizes.GAUGES, **ranged))
-    alone = sizes.where((F.col("isr_size") == 1) & (F.col("replicas") > 1))
     scrapes = watermarks.leader_scrapes(samples, **ranged).cache()
+    elected = elections.elections_of(facts, **ranged)
+    return exposures_of(samples, sizes=sizes, scrapes=scrapes, elected=elected, end_ms=end_ms)
+
+
+def exposures_of(
+    samples: DataFrame, *, sizes: DataFrame, scrapes: DataFrame, elected: DataFrame, end_ms: int
+) -> DataFrame:
+    """Return what `data_at_risk` does, of other tables that are made already.
+
+    Shape:   sizes as `isr_sizes.sizes_of` returns them, scrapes as `watermarks.leader_scrapes`,
+             elected as `elections.elections`
+    """
+    alone = sizes.where((F.col("isr_size") == 1) & (F.col("replicas") > 1))
     exposures = settled(_with_offsets(alone, scrapes))
     safe = _safe(exposures, scrapes, samples)
-    lost = _lost(exposures, samples, elections.elections(samples, **ranged))
+    lost = _lost(exposures, samples, elected)
     found = (
         exposures.join(safe, list(EXPOSURE), "left")
         .join(lost, list(EXPOSURE), "left")

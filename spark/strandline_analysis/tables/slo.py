@@ -45,9 +45,11 @@ def slo(
     """
     ranged = {"interval_ms": interval_ms, "start_ms": start_ms, "end_ms": end_ms}
     facts = held(samples, **ranged).cache()
-    sizes = isr_sizes.sizes_of(leader_states(facts, isr_sizes.GAUGES, **ranged))
+    sizes = settled(isr_sizes.sizes_of(leader_states(facts, isr_sizes.GAUGES, **ranged)))
     high = F.col("no_leader_high_ms")
-    elected = settled(elections.elections(samples, **ranged).where(high.isNotNull()))
+    every = settled(elections.elections_of(facts, **ranged))
+    scrapes = watermarks.leader_scrapes(samples, **ranged).cache()
+    elected = every.where(high.isNotNull())
     gone = elected.select(
         *(F.col(name).alias(f"_{name}") for name in PARTITION),
         (F.col("t_first_new_ms") - high).alias("_start_ms"),
@@ -57,11 +59,11 @@ def slo(
     failovers = elected.groupBy("topic", _day("t_first_new_ms").alias("day_ms")).agg(
         F.expr("percentile(no_leader_high_ms, 0.99)").alias("failover_p99_ms")
     )
-    exposed = risk.data_at_risk(samples, **ranged)
+    exposed = risk.exposures_of(samples, sizes=sizes, scrapes=scrapes, elected=every, end_ms=end_ms)
     at_risk = exposed.groupBy("topic", _day("start_ms").alias("day_ms")).agg(
         F.sum("offsets").alias("at_risk")
     )
-    committed = _committed(watermarks.leader_scrapes(samples, **ranged))
+    committed = _committed(scrapes)
     found = times
     for part in (failovers, settled(at_risk), settled(committed)):
         found = found.join(part, list(TOPIC_DAY), "left")

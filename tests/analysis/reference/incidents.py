@@ -1,11 +1,17 @@
-"""Reference of analysis 9: incidents of any episodes, not of samples."""
+"""Reference of analysis 9: incidents of any episodes, and the episodes that samples tell of."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from tests.analysis.reference import churn, coverage, elections, isr_sizes, watermarks
+from tests.analysis.reference.holding import History, Range, label, series_of
+from tests.analysis.reference.isr_intervals import MEMBER
+from tests.analysis.reference.leader_states import broker_of
+
 GONE = ("down", "restart")
+NEAR_MS = 10_000
 NO_BLAME = ("controller", "gap")
 
 
@@ -20,12 +26,54 @@ class Episode(NamedTuple):
     broker: int | None
 
 
+def incidents(histories: Sequence[History], of: Range) -> Iterator[dict[str, Any]]:
+    """Yield the incidents of several partitions without a controller."""
+    found = [episode for history in histories for episode in episodes(history, of)]
+    places: dict[int, set[tuple[str, str]]] = {}
+    for history in histories:
+        for labels in series_of(history, MEMBER):
+            place = (label(labels, "topic"), label(labels, "partition"))
+            places.setdefault(int(label(labels, "replica")), set()).add(place)
+    replicas = {broker: len(those) for broker, those in places.items()}
+    yield from incidents_of(found, replicas)
+
+
+def episodes(history: History, of: Range) -> Iterator[Episode]:
+    """Yield what is amiss with one partition and its brokers."""
+    for table, kind in (("ur_episodes", "ur"), ("umi_episodes", "umi")):
+        for row in isr_sizes.episodes(history, of, table=table, merge_gap_ms=NEAR_MS):
+            for broker in row["missing_replicas"] or [None]:
+                yield _of(row, kind, broker)
+    for row in watermarks.hw_stalls(history, of, stall_ms=10_000):
+        yield _of(row, "stall", row["culprit"])
+    for row in elections.elections(history, of):
+        if row["kind"] in {"broker_failure", "unclean"}:
+            end = row["t_first_new_ms"]
+            times = {"start_ms": end - row["no_leader_high_ms"], "end_ms": end}
+            yield _of(row | times, "leaderless", row["old_leader"])
+    for row in churn.flapping(history, of):
+        if row["end_ms"] - row["start_ms"] <= row["cycles"] * 60_000:
+            end = min(row["end_ms"], row["start_ms"] + 60_000)
+            yield _of(row | {"end_ms": end}, "flapping", row["replica"])
+    for row in coverage.coverage(history, of):
+        kind = "gap" if row["kind"] == "gap" else "down"
+        broker = broker_of(row["pod"])
+        yield Episode(kind, row["start_ms"], row["end_ms"], None, None, broker)
+    for row in coverage.restarts(history, of):
+        at = row["at_ms"]
+        yield Episode("restart", at - row["at_err_ms"], at, None, None, row["broker"])
+
+
+def _of(row: dict[str, Any], kind: str, broker: int | None) -> Episode:
+    return Episode(kind, row["start_ms"], row["end_ms"], row["topic"], row["partition"], broker)
+
+
 def clusters(found: Sequence[Episode]) -> Iterator[list[Episode]]:
-    """Yield the episodes of each incident: 30 s without any, of which 60 s count, divide them."""
+    """Yield the episodes of each incident: a time without any, of which 60 s count, divides."""
     cluster: list[Episode] = []
     furthest = 0
     for each in sorted(found, key=lambda one: (one.start_ms, one.end_ms)):
-        if cluster and each.start_ms - furthest > 30_000:
+        if cluster and each.start_ms - furthest > NEAR_MS:
             yield cluster
             cluster, furthest = [], 0
         cluster.append(each)
@@ -34,32 +82,22 @@ def clusters(found: Sequence[Episode]) -> Iterator[list[Episode]]:
         yield cluster
 
 
-def incidents_of(
-    found: Sequence[Episode],
-    replicas: Mapping[int, int],
-    *,
-    interval_ms: int,
-    lag_time_max_ms: int,
-) -> Iterator[dict[str, Any]]:
+def incidents_of(found: Sequence[Episode], replicas: Mapping[int, int]) -> Iterator[dict[str, Any]]:
     """Yield the incidents, with the broker at the root of each."""
-    gone = [each for each in found if each.kind in GONE and each.broker is not None]
     for cluster in clusters(found):
-        start = cluster[0].start_ms
-        begin = start - interval_ms - 3 * lag_time_max_ms // 2
-        absent = [each for each in gone if begin <= each.start_ms <= start + interval_ms]
         places = {(each.topic, each.partition) for each in cluster if each.topic is not None}
         blamed = [each for each in cluster if each.broker is not None]
         blamed = [each for each in blamed if each.kind not in NO_BLAME]
         scores = []
-        for broker in {each.broker for each in [*blamed, *absent] if each.broker is not None}:
+        for broker in {each.broker for each in blamed if each.broker is not None}:
             own = [each for each in blamed if each.broker == broker]
             hit = len({(each.topic, each.partition) for each in own if each.topic is not None})
-            was_gone = [each for each in absent if each.broker == broker]
+            was_gone = any(each.kind in GONE for each in own)
             share = hit / len(places) if places else 0.0
             specific = hit / replicas[broker] if broker in replicas else 0.0
-            first = min(each.start_ms for each in [*own, *was_gone])
+            first = min(each.start_ms for each in own)
             score = share * specific + (0.5 if was_gone else 0.0)
-            scores.append((-score, first, broker, bool(was_gone)))
+            scores.append((-score, first, broker, was_gone))
         yield _row(cluster, sorted(scores, key=lambda each: each[:3]), len(places))
 
 
