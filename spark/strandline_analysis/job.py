@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from . import read
 from .html_report import page
@@ -29,7 +30,8 @@ from .prometheus_http import ReadFailed
 from .report import text_report
 from .run_lengths import GAP_INTERVALS
 from .samples import scrape_interval_ms
-from .session import local_session
+from .session import executors_session, local_session
+from .stopwatch import Stopwatch
 from .tables import ANALYSES
 from .task import UP, Task, add_options, check_prometheus, task_of
 
@@ -61,20 +63,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(task: Task) -> int:
     """Do what a task says and return the exit code."""
+    watch = Stopwatch()
     try:
         check_prometheus(task)
     except ReadFailed as error:
         sys.stderr.write(f"{error}\n")
         return UNREADABLE
+    watch.ended("Prometheus answers")
     with tempfile.TemporaryDirectory(prefix="strandline-analysis-") as folder:
-        spark = local_session(cores=task.cores, folder=Path(folder))
+        spark = session_of(task, folder=Path(folder))
+        watch.ended("Java and Spark's session")
         try:
-            return analyse(spark, task)
+            return analyse(spark, task, watch)
         finally:
             spark.stop()
+            watch.ended("Spark ends")
+            sys.stderr.write(watch.text())
 
 
-def analyse(spark: SparkSession, task: Task) -> int:
+def session_of(task: Task, *, folder: Path) -> SparkSession:
+    """Return the session in which a task's work is done; folder takes what memory does not."""
+    range_ms = task.end_ms - task.start_ms
+    if task.executors is None:
+        return local_session(cores=task.cores, folder=folder, range_ms=range_ms)
+    return executors_session(task.executors, folder=folder, range_ms=range_ms)
+
+
+def analyse(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
     """Run every analysis over the task's range; print the report and write the tables."""
     ranged: dict[str, Any] = {"start_ms": task.start_ms, "end_ms": task.end_ms}
 
@@ -88,13 +103,22 @@ def analyse(spark: SparkSession, task: Task) -> int:
     if interval_ms is None:
         sys.stderr.write(f"{task.origin} holds no two scrapes of one target in this range\n")
         return NO_DATA
+    watch.ended("the scrape interval")
     gap_ms = GAP_INTERVALS * interval_ms
+    chosen = {name: ANALYSES[name] for name in (ANALYSES if task.all_tables else REPORTED)}
+    of_runs = (each.metrics for each in chosen.values() if not each.plain)
+    # Read once for all tables of runs, which are few; single samples are many.
+    runs = samples_of(*{metric.name for each in of_runs for metric in each}, gap_ms=gap_ms).cache()
     tables = {}
-    for name in ANALYSES if task.all_tables else REPORTED:
-        analysis = ANALYSES[name]
-        metrics = (metric.name for metric in analysis.metrics)
-        samples = samples_of(*metrics, gap_ms=0 if analysis.plain else gap_ms)
+    for name, analysis in chosen.items():
+        metrics = [metric.name for metric in analysis.metrics]
+        samples = (
+            samples_of(*metrics, gap_ms=0)
+            if analysis.plain
+            else runs.where(F.col("metric").isin(*metrics))
+        )
         tables[name] = analysis.make(samples, interval_ms=interval_ms, **ranged).toArrow()
+        watch.ended(f"table {name}")
     rows = {name: table.to_pylist() for name, table in tables.items()}
     shown = {name: rows[name] for name in REPORTED}
     sys.stdout.write(text_report(**shown, **ranged, interval_ms=interval_ms, faults=task.faults))
@@ -104,6 +128,7 @@ def analyse(spark: SparkSession, task: Task) -> int:
     report = page.html_report(rows, Range(**ranged, interval_ms=interval_ms))
     facts = {"startMs": task.start_ms, "endMs": task.end_ms, "scrapeIntervalMs": interval_ms}
     write_tables(task.out, tables, report=report, facts=facts)
+    watch.ended("report and files")
     sys.stdout.write(f"The report for a browser is {task.out / page.NAME}\n")
     if not rows["isr_intervals"]:
         sys.stderr.write(f"{task.origin} holds no sample of a partition in this range\n")

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from .executors import Executors, driver_pod, read_executors
 from .injected_faults import InjectedFault, read_faults
 from .json_api import read_shown
 from .lake_slices import Lake, LakeRefused, opened
@@ -36,6 +37,8 @@ class Task:
     all_tables: bool = False
     """Whether tables are made that the report does not show."""
     cores: int = CORES
+    executors: Executors | None = None
+    """Pods that do the work; without any it is done here, on so many cores."""
     bearer_token_file: str = ""
     ca_file: str = ""
     transport: Transport = Transport.REMOTE_READ
@@ -74,6 +77,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     ways, usual = list(Transport), Transport.REMOTE_READ
     parser.add_argument("--transport", choices=ways, default=usual, help="json: no stale markers")
     parser.add_argument("--cores", type=int, default=CORES, help=f"Spark's threads ({CORES})")
+    pods = "JSON of the chart: pods do the work"
+    parser.add_argument("--executors", type=Path, metavar="FILE", help=pods)
 
 
 def task_of(given: argparse.Namespace) -> Task:
@@ -87,6 +92,9 @@ def task_of(given: argparse.Namespace) -> Task:
         start_ms = moment_ms(given.start) if given.start else end_ms - HOUR_MS
         faults = tuple(read_faults(given.faults)) if given.faults else ()
         lake = opened(given.lake) if given.lake else None
+        executors = read_executors(given.executors) if given.executors else None
+        if executors is not None:
+            driver_pod()
     except (ValueError, OSError) as error:
         raise argparse.ArgumentError(None, str(error)) from error
     if start_ms >= end_ms:
@@ -103,6 +111,7 @@ def task_of(given: argparse.Namespace) -> Task:
         print_tables=given.print_tables,
         all_tables=given.all_tables,
         cores=given.cores,
+        executors=executors,
         bearer_token_file=given.bearer_token_file,
         ca_file=given.ca_file,
         transport=Transport(given.transport),

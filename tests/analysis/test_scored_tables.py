@@ -10,6 +10,7 @@ import pytest
 from bench.histories import scores
 from bench.histories.plan import FaultKind, Plan, planned
 from strandline_analysis.lake_slices import opened
+from strandline_analysis.stopwatch import Stopwatch
 
 pytestmark = pytest.mark.processes
 
@@ -39,7 +40,7 @@ def out(spark: Any, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     made = tmp_path_factory.mktemp("tables")
     lake = opened(folder / "lake")
     task = Task(start_ms=PLAN.start_ms, end_ms=PLAN.end_ms, out=made, lake=lake)
-    assert analyse(spark, task) == OK
+    assert analyse(spark, task, Stopwatch()) == OK
     return made
 
 
