@@ -9,9 +9,7 @@ loaded by then. The image's environment must not yet name the folder.
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import sys
 import tempfile
 import threading
@@ -61,27 +59,10 @@ def shown(metric: str, pod: int) -> dict[str, Any]:
     return {"metric": labels | of_partition, "values": values}
 
 
-def launcher_options() -> list[str]:
-    """Return the options with which Spark's own launcher would start Java."""
-    launcher = "org.apache.spark.launcher.Main"
-    printed = subprocess.run(
-        ["java", "-cp", java_process.classpath(), launcher, java_process.SUBMIT, "pyspark-shell"],
-        env={**os.environ, "SPARK_HOME": str(java_process.spark_home())},
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-    words = printed.split("\0")
-    # After the program: options, then the classpath, which is ours.
-    options = [word for word in words[1 : words.index("-cp")] if word]
-    own = ["-XX:-UsePerfData"]
-    return [word for word in options if not word.startswith("-Xmx")] + own
-
-
 def main(folder: Path) -> int:
     """Fill the folder and return the job's exit code."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / java_process.OPTIONS).write_text("\n".join(launcher_options()) + "\n")
+    (folder / java_process.OPTIONS).write_text("\n".join(java_process.launcher_options()) + "\n")
     server = ThreadingHTTPServer(("127.0.0.1", 0), MadeUpPrometheus)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory() as scratch:

@@ -27,6 +27,8 @@ OPTIONS: Final = "java.options"
 CLASSES: Final = "classes.jsa"
 HEAP: Final = "-Xmx1g"
 """Of a driver; Spark's own default."""
+OWN_OPTIONS: Final = ["-XX:-UsePerfData"]
+"""Its file of figures would cost writes, for tools that no image has."""
 SUBMIT: Final = "org.apache.spark.deploy.SparkSubmit"
 END_SECONDS: Final = 120
 """Longest time in which Java may write an archive and end."""
@@ -62,6 +64,33 @@ def archive_option(folder: Path) -> str:
     return f"-XX:SharedArchiveFile={folder / CLASSES}"
 
 
+def launcher_options() -> list[str]:
+    """Return the options with which Spark's own launcher would start Java."""
+    launcher = "org.apache.spark.launcher.Main"
+    printed = subprocess.run(
+        ["java", "-cp", classpath(), launcher, SUBMIT, "pyspark-shell"],
+        # The version would name a folder of a checkout of Spark.
+        env={**os.environ, "SPARK_HOME": str(spark_home()), "SPARK_SCALA_VERSION": "2.13"},
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    ).stdout
+    return options_of(printed)
+
+
+def options_of(printed: str) -> list[str]:
+    """Return Java's options of what the launcher printed: words that end with NUL.
+
+    Before the program there may be variables; the classpath and the heap's size are ours.
+    """
+    words = printed.split("\0")
+    program = next(at for at, word in enumerate(words) if word.strip().endswith("java"))
+    options = words[program + 1 : words.index(SUBMIT)]
+    at = options.index("-cp")
+    kept_ones = options[:at] + options[at + 2 :]
+    return [word for word in kept_ones if word and not word.startswith("-Xmx")] + OWN_OPTIONS
+
+
 def start(folder: Path, options: Sequence[str]) -> subprocess.Popen[bytes]:
     """Start the driver's Java, and let PySpark find it by this process's environment.
 
@@ -73,9 +102,13 @@ def start(folder: Path, options: Sequence[str]) -> subprocess.Popen[bytes]:
     command = ["java", *given, HEAP, "-cp", classpath(), SUBMIT, "pyspark-shell"]
     with tempfile.TemporaryDirectory(prefix="strandline-java-") as here:
         told = Path(here) / "told"
-        connect = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told)}
+        added = {
+            "SPARK_HOME": str(spark_home()),
+            "SPARK_CONNECT_MODE": "0",
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told),
+        }
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, env={**os.environ, **connect}, start_new_session=True
+            command, stdin=subprocess.PIPE, env={**os.environ, **added}, start_new_session=True
         )
         while process.poll() is None and not told.exists():
             time.sleep(POLL_SECONDS)

@@ -18,6 +18,7 @@ from strandline_analysis.executors import (
     read_executors,
     settings,
 )
+from strandline_analysis.java_process import OWN_OPTIONS, options_of
 from strandline_analysis.stopwatch import IMPORTED, Stopwatch
 from strandline_analysis.task import add_options, task_of
 
@@ -109,3 +110,18 @@ def test_steps_are_told_with_their_seconds_and_their_sum() -> None:
     assert lines[1].endswith(IMPORTED)
     assert lines[2].split() == ["2.50", "s", "session"]
     assert float(lines[3].split()[0]) == pytest.approx(imported + 2.5, abs=0.01)
+
+
+def test_javas_options_are_found_in_what_sparks_launcher_prints() -> None:
+    words = [
+        "\0\nenv",
+        "A=b",
+        "/opt/java/bin/java",
+        "-Dx=1",
+        "-cp",
+        "/a/*",
+        "-Xmx1g",
+        "--add-opens=m",
+    ]
+    printed = "\0".join([*words, "org.apache.spark.deploy.SparkSubmit", "pyspark-shell"]) + "\0"
+    assert options_of(printed) == ["-Dx=1", "--add-opens=m", *OWN_OPTIONS]
