@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from . import read
 from .html_report import page
@@ -31,12 +32,22 @@ from .prometheus_http import ReadFailed
 from .report import text_report
 from .run_lengths import GAP_INTERVALS
 from .samples import scrape_interval_ms
-from .session import local_session
+from .session import executors_session, local_session
+from .stopwatch import Stopwatch
 from .tables import ANALYSES
 from .task import PAGE_MARK, UP, Task, add_options, check_prometheus, task_of
 
 SUMMARY: Final = "summary.json"
 OK, UNREADABLE, NO_DATA = 0, 1, 2
+FEW_SCRAPES: Final = 20_000
+"""Of fewer scrapes Spark's plans take longer than the rows: three brokers each second for hours."""
+PLANS_OF_FEW: Final = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Settings for few rows, which change no result."""
 TABLE_MARK: Final = "table "
 """Start of a line of --print-tables; the table's name and its rows as JSON follow."""
 
@@ -68,41 +79,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(task: Task) -> int:
     """Do what a task says and return the exit code."""
+    watch = Stopwatch()
     try:
         check_prometheus(task)
     except ReadFailed as error:
         sys.stderr.write(f"{error}\n")
         return UNREADABLE
+    watch.ended("Prometheus answers")
     with tempfile.TemporaryDirectory(prefix="strandline-analysis-") as folder:
-        spark = local_session(cores=task.cores, folder=Path(folder))
+        spark = session_of(task, folder=Path(folder))
+        watch.ended("Java and Spark's session")
         try:
-            return analyse(spark, task)
+            return analyse(spark, task, watch)
         finally:
             spark.stop()
+            watch.ended("Spark ends")
+            sys.stderr.write(watch.text())
 
 
-FEW_SCRAPES: Final = 20_000
-"""Of fewer scrapes Spark's plans take longer than the rows: three brokers each second for hours."""
-PLANS_OF_FEW: Final = {
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-"""Settings for few rows, which change no result."""
+def session_of(task: Task, *, folder: Path) -> SparkSession:
+    """Return the session in which a task's work is done; folder takes what memory does not."""
+    range_ms = task.end_ms - task.start_ms
+    if task.executors is None:
+        return local_session(cores=task.cores, folder=folder, range_ms=range_ms)
+    return executors_session(task.executors, folder=folder, range_ms=range_ms)
 
 
-def analyse(spark: SparkSession, task: Task) -> int:
+def analyse(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
     """Run every analysis over the task's range; print the report and write the tables."""
     before = {name: spark.conf.get(name) for name in PLANS_OF_FEW}
     try:
-        return _analysed(spark, task)
+        return _analysed(spark, task, watch)
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)
 
 
-def _analysed(spark: SparkSession, task: Task) -> int:
+def _analysed(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
     ranged: dict[str, Any] = {"start_ms": task.start_ms, "end_ms": task.end_ms}
 
     def samples_of(*metrics: str, gap_ms: float) -> DataFrame:
@@ -111,23 +124,33 @@ def _analysed(spark: SparkSession, task: Task) -> int:
         source = spark.read.format(read.FORMAT).options(**task.source)
         return source.options(metrics=",".join(metrics), gap_ms=gap_ms).load()
 
-    interval_ms = scrape_interval_ms(samples_of(UP, gap_ms=0))
+    up = samples_of(UP, gap_ms=0).cache()
+    interval_ms = scrape_interval_ms(up)
     if interval_ms is None:
         sys.stderr.write(f"{task.origin} holds no two scrapes of one target in this range\n")
         return NO_DATA
-    if samples_of(UP, gap_ms=0).count() < FEW_SCRAPES:
+    watch.ended("the scrape interval")
+    if up.count() < FEW_SCRAPES:
         for name, value in PLANS_OF_FEW.items():
             spark.conf.set(name, value)
     gap_ms = GAP_INTERVALS * interval_ms
+    chosen = {name: ANALYSES[name] for name in (ANALYSES if task.all_tables else REPORTED)}
+    of_runs = (each.metrics for each in chosen.values() if not each.plain)
+    # Read once for all tables of runs, which are few; single samples are many.
+    runs = samples_of(*{metric.name for each in of_runs for metric in each}, gap_ms=gap_ms).cache()
     tables: dict[str, pa.Table] = {}
-    for name in ANALYSES if task.all_tables else REPORTED:
-        analysis = ANALYSES[name]
-        metrics = (metric.name for metric in analysis.metrics)
-        samples = samples_of(*metrics, gap_ms=0 if analysis.plain else gap_ms)
+    for name, analysis in chosen.items():
+        metrics = [metric.name for metric in analysis.metrics]
+        samples = (
+            samples_of(*metrics, gap_ms=0)
+            if analysis.plain
+            else runs.where(F.col("metric").isin(*metrics))
+        )
         made = {each: spark.createDataFrame(tables[each]) for each in analysis.made_of}
         lag = {"lag_time_max_ms": task.lag_time_max_ms} if analysis.of_lag_time else {}
         frame = analysis.make(samples, interval_ms=interval_ms, **ranged, **made, **lag)
         tables[name] = frame.toArrow()
+        watch.ended(f"table {name}")
     rows = {name: table.to_pylist() for name, table in tables.items()}
     shown = {name: rows[name] for name in PRINTED}
     sys.stdout.write(text_report(**shown, **ranged, interval_ms=interval_ms, faults=task.faults))
@@ -141,6 +164,7 @@ def _analysed(spark: SparkSession, task: Task) -> int:
         sys.stdout.write(f"{PAGE_MARK}{base64.b64encode(packed).decode()}\n")
     facts = {"startMs": task.start_ms, "endMs": task.end_ms, "scrapeIntervalMs": interval_ms}
     write_tables(task.out, tables, report=report, facts=facts)
+    watch.ended("report and files")
     sys.stdout.write(f"The report for a browser is {task.out / page.NAME}\n")
     if not rows["isr_intervals"]:
         sys.stderr.write(f"{task.origin} holds no sample of a partition in this range\n")

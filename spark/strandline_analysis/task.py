@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from .catalogue import LAG_TIME_MAX_MS
+from .executors import Executors, driver_pod, read_executors
 from .injected_faults import InjectedFault, read_faults
 from .json_api import read_shown
 from .lake_slices import Lake, LakeRefused, opened
@@ -42,6 +43,8 @@ class Task:
     cores: int = CORES
     lag_time_max_ms: int = LAG_TIME_MAX_MS
     """replica.lag.time.max.ms of the brokers."""
+    executors: Executors | None = None
+    """Pods that do the work; without any it is done here, on so many cores."""
     bearer_token_file: str = ""
     ca_file: str = ""
     transport: Transport = Transport.REMOTE_READ
@@ -83,6 +86,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     lag, usual_lag = "--lag-time-max-ms", LAG_TIME_MAX_MS
     parser.add_argument(lag, type=int, default=usual_lag, metavar="MS", help="of the brokers")
     parser.add_argument("--cores", type=int, default=CORES, help=f"Spark's threads ({CORES})")
+    pods = "JSON of the chart: pods do the work"
+    parser.add_argument("--executors", type=Path, metavar="FILE", help=pods)
 
 
 def task_of(given: argparse.Namespace) -> Task:
@@ -96,6 +101,9 @@ def task_of(given: argparse.Namespace) -> Task:
         start_ms = moment_ms(given.start) if given.start else end_ms - HOUR_MS
         faults = tuple(read_faults(given.faults)) if given.faults else ()
         lake = opened(given.lake) if given.lake else None
+        executors = read_executors(given.executors) if given.executors else None
+        if executors is not None:
+            driver_pod()
     except (ValueError, OSError) as error:
         raise argparse.ArgumentError(None, str(error)) from error
     if start_ms >= end_ms:
@@ -116,6 +124,7 @@ def task_of(given: argparse.Namespace) -> Task:
         all_tables=given.all_tables,
         cores=given.cores,
         lag_time_max_ms=given.lag_time_max_ms,
+        executors=executors,
         bearer_token_file=given.bearer_token_file,
         ca_file=given.ca_file,
         transport=Transport(given.transport),

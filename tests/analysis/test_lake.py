@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from strandline_analysis.lake_slices import Lake, LakeRefused, founded, opened
+from strandline_analysis.stopwatch import Stopwatch
 from tests.analysis.openmetrics import Labelled, labelled, openmetrics
 from tests.analysis.timeline import INTERVAL_MS, PartitionTimeline, scraped
 from tests.support.commands import run
@@ -123,7 +124,7 @@ def test_the_lake_gives_the_tables_of_prometheus(
 
     task = Task(start_ms=START_MS, end_ms=END_MS, out=tmp_path / "lake", lake=lake)
     direct = replace(task, out=tmp_path / "direct", lake=None, prometheus=url)
-    assert [analyse(spark, each) for each in (task, direct)] == [OK, OK]
+    assert [analyse(spark, each, Stopwatch()) for each in (task, direct)] == [OK, OK]
     for name in REPORTED:
         found, expected = (
             pyarrow.parquet.read_table(each.out / f"{name}.parquet").to_pylist()

@@ -16,6 +16,7 @@ from strandline_analysis import xor_chunk
 from strandline_analysis.prometheus_http import ReadFailed, Server
 from strandline_analysis.read_options import Matcher, Piece
 from strandline_analysis.remote_read import Series, read_series
+from strandline_analysis.stopwatch import Stopwatch
 from tests.analysis.http_server import PreparedResponse, served_by
 from tests.analysis.openmetrics import labelled, openmetrics
 from tests.analysis.timeline import INTERVAL_MS, PartitionTimeline, scraped
@@ -152,7 +153,7 @@ def test_the_job_reads_analyses_and_writes(
         print_tables=True,
         all_tables=True,
     )
-    assert analyse(spark, task) == OK
+    assert analyse(spark, task, Stopwatch()) == OK
     printed = capsys.readouterr().out
     assert "scraped every 1.0 s" in printed
     tables = {
@@ -170,7 +171,7 @@ def test_the_job_reads_analyses_and_writes(
     assert f"The report for a browser is {tmp_path / 'out' / 'report.html'}" in printed
 
     nothing = Task(prometheus=prometheus.url, start_ms=0, end_ms=1000, out=tmp_path / "none")
-    assert analyse(spark, nothing) == NO_DATA
+    assert analyse(spark, nothing, Stopwatch()) == NO_DATA
     assert "no two scrapes" in capsys.readouterr().err
 
 

@@ -10,6 +10,7 @@ import pytest
 from bench.histories import scores
 from bench.histories.plan import FaultKind, Plan, planned
 from strandline_analysis.lake_slices import opened
+from strandline_analysis.stopwatch import Stopwatch
 
 pytestmark = pytest.mark.processes
 
@@ -45,7 +46,7 @@ def out(spark: Any, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> P
         lake=lake,
         lag_time_max_ms=PLAN.lag_time_max_ms,
     )
-    assert analyse(spark, task) == OK
+    assert analyse(spark, task, Stopwatch()) == OK
     return made
 
 

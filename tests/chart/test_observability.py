@@ -12,6 +12,7 @@ import yaml
 
 from strandline import names
 from strandline.names import MetricKind
+from strandline_analysis.executors import BLOCK_PORT, DRIVER_PORT, Executors
 from tests.chart import rendered
 from tests.support import dashboard
 from tests.support.commands import CommandError
@@ -140,6 +141,68 @@ def test_another_prometheus_can_be_analysed() -> None:
         "Job", "strandline-analysis"
     ]
     assert "--prometheus=http://other:1" in pod_of(job)["containers"][0]["args"]
+
+
+EXECUTORS = (ANALYSIS, "--set=analysis.executors=2", "--set=analysis.executor.memoryMiB=512")
+
+
+def test_one_value_lets_pods_of_the_same_image_do_the_work() -> None:
+    found = objects(*EXECUTORS, "--set=imagePullSecrets[0].name=pull")
+    pod = pod_of(found["Job", "strandline-analysis"])
+    container = pod["containers"][0]
+    assert pod["automountServiceAccountToken"] is True
+    assert "--executors=/etc/strandline/executors.json" in container["args"]
+    assert {each["name"] for each in container["env"]} == {"POD_NAME", "POD_NAMESPACE", "POD_IP"}
+    data = found["ConfigMap", "strandline-analysis"]["data"]
+    told = Executors(**json.loads(data["executors.json"]))
+    assert (told.count, told.memory_mib, told.image) == (2, 512, container["image"])
+    template = yaml.safe_load(data["executor.yaml"])
+    assert template["spec"]["imagePullSecrets"] == [{"name": "pull"}]
+    assert told.template == "/etc/strandline/executor.yaml"
+
+
+def test_the_driver_may_handle_pods_of_its_namespace_and_nothing_else() -> None:
+    found = objects(*EXECUTORS)
+    (rule,) = found["Role", "strandline-analysis"]["rules"]
+    assert rule["apiGroups"] == [""]
+    assert rule["resources"] == ["pods"]
+    binding = found["RoleBinding", "strandline-analysis"]
+    assert [each["name"] for each in binding["subjects"]] == ["strandline-analysis"]
+
+
+def test_the_pods_of_executors_are_restricted_and_have_no_token() -> None:
+    data = objects(*EXECUTORS)["ConfigMap", "strandline-analysis"]["data"]
+    pod = yaml.safe_load(data["executor.yaml"])["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["containers"][0]["securityContext"] == OF_THE_CONTAINER
+    assert pod["volumes"] == [{"name": "scratch", "emptyDir": {}}]
+
+
+def test_only_pods_of_one_analysis_reach_each_other_at_sparks_ports() -> None:
+    found = objects(*EXECUTORS)
+    policy = found["NetworkPolicy", "strandline-analysis"]["spec"]
+    labels = policy["podSelector"]["matchLabels"]
+    (rule,) = policy["ingress"]
+    assert rule["from"] == [{"podSelector": {"matchLabels": labels}}]
+    assert {each["port"] for each in rule["ports"]} == {DRIVER_PORT, BLOCK_PORT}
+    driver = found["Job", "strandline-analysis"]["spec"]["template"]["metadata"]["labels"]
+    data = found["ConfigMap", "strandline-analysis"]["data"]
+    executor = yaml.safe_load(data["executor.yaml"])["metadata"]["labels"]
+    assert driver == executor == labels
+    other = objects(*EXECUTORS, "--set=analysis.name=tuesday")
+    assert other["NetworkPolicy", "strandline-tuesday"]["spec"]["podSelector"] != {
+        "matchLabels": labels
+    }
+
+
+@pytest.mark.parametrize(
+    "value", ["executors=-1", "executors=1.5", "executor.memoryMiB=100", "executor.cores=0"]
+)
+def test_executors_that_spark_would_refuse_are_refused_by_the_chart(value: str) -> None:
+    with pytest.raises(CommandError, match="analysis"):
+        objects(ANALYSIS, f"--set=analysis.{value}")
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "Job"])

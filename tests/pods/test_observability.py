@@ -8,48 +8,41 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 import statistics
-import tempfile
-import time
-import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from strandline import names
 from tests.support import dashboard
 from tests.support.broker_group import FAULT_LIMIT_MS
-from tests.support.cluster import RESTRICTED, Cluster
-from tests.support.commands import REPOSITORY, CommandError, programs, run
-from tests.support.eventually import eventually
+from tests.support.cluster import Cluster
+from tests.support.commands import REPOSITORY, CommandError, run
 from tests.support.fixtures import namespace_name
+from tests.support.observed_installation import (
+    ANALYSIS_NODE,
+    BROKERS,
+    JOB_LIMIT_SECONDS,
+    PARTITIONS,
+    RELEASE,
+    Installation,
+    now_ms,
+    query,
+)
 from tests.support.partition_watch import CommittedStates, PartitionWatch
-from tests.support.strandline_objects import CHART, install_crds
 
 pytestmark = pytest.mark.pods
 
-PARTITIONS = 3
-BROKERS = 3
 INTERVAL_MS = 1000
-CALM_MS = 4000
-"""Pause between two faults, for scrapes of the healthy state."""
 COUNTED_MS = 20_000
 """Time before the first fault; a test counts the scrapes in it."""
 SHOWN_SECONDS = 900
 """Range of the dashboard when it opens."""
 JITTER_MS = 50
 """How far the median pause between two scrapes may be from the interval."""
-RELEASE = "strandline"
-ANALYSIS_NODE = "worker1"
-UP_WITHIN_MS = 240_000
-SETTLED_WITHIN_MS = 120_000
-JOB_LIMIT_SECONDS = 600
 
 WHEN_IT_HAPPENS = {
     names.ISR_UPDATE_FAILURES_TOTAL,
@@ -81,225 +74,6 @@ class Observed:
     def query(self, expression: str) -> list[dict[str, Any]]:
         """Return a query's result in this installation's Prometheus at the end of the run."""
         return query(self.cluster, self.namespace, expression, at_ms=self.ended_ms)
-
-
-def query(
-    cluster: Cluster, namespace: str, expression: str, *, at_ms: int | None = None
-) -> list[dict[str, Any]]:
-    given = {"query": expression} | ({"time": str(at_ms / 1000)} if at_ms else {})
-    service = f"/api/v1/namespaces/{namespace}/services/{RELEASE}-prometheus:9090/proxy"
-    path = f"{service}/api/v1/query?{urllib.parse.urlencode(given)}"
-    result: list[dict[str, Any]] = json.loads(cluster.kubectl("get", "--raw", path))["data"][
-        "result"
-    ]
-    return result
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def image_values(images: dict[str, str]) -> list[str]:
-    values = []
-    for name, reference in images.items():
-        repository, _, tag = reference.rpartition(":")
-        values += [f"--set={name}.image.repository={repository}", f"--set={name}.image.tag={tag}"]
-    return [*values, *(f"--set={name}.image.pullPolicy=Never" for name in images)]
-
-
-class Installation:
-    """The chart with brokers and load, in a namespace of its own."""
-
-    def __init__(self, cluster: Cluster, namespace: str) -> None:
-        self.cluster = cluster
-        self.namespace = namespace
-        self.values: list[str] = []
-
-    def install(self) -> None:
-        """Install the chart, create a topic, and start a load once every replica is in sync."""
-        images = self.cluster.load_images("broker", "operator", "prometheus", "client")
-        client = images.pop("client")
-        images |= self.cluster.load_images("analysis", nodes=(ANALYSIS_NODE,))
-        self._crds()
-        self.values = [
-            *image_values(images),
-            "--set=prometheus.enabled=true",
-            *("--set=dashboards.enabled=true", "--set=defaultCluster.spec.timing=demo"),
-        ]
-        self.cluster.helm(
-            *("install", RELEASE, str(CHART), "-n", self.namespace, "--wait", *self.values),
-            *("--timeout=200s",),
-            limit_seconds=240,
-        )
-        topic = {
-            "apiVersion": "strandline.dev/v1alpha1",
-            "kind": "ReplicatedTopic",
-            "metadata": {"name": "orders", "namespace": self.namespace},
-            "spec": {"partitions": PARTITIONS, "replicationFactor": BROKERS},
-        }
-        self.cluster.apply(topic)
-        eventually(self.in_sync, UP_WITHIN_MS, "every ISR full", retry_on=(CommandError,))
-        self.cluster.apply(self._load_pod(client))
-        eventually(
-            lambda: self._value(f"sum(rate({names.PRODUCED_RECORDS_TOTAL.name}[10s]))") > 0,
-            UP_WITHIN_MS,
-            "Prometheus sees records",
-            retry_on=(CommandError, AssertionError),
-        )
-
-    def in_sync(self) -> bool:
-        """Tell whether every partition has a leader and all of its replicas."""
-        states = self.partitions()
-        return len(states) == PARTITIONS and all(
-            state.get("leader", -1) >= 0 and len(state["isr"]) == BROKERS for state in states
-        )
-
-    def partitions(self) -> list[dict[str, Any]]:
-        """Return the status of every partition that has one."""
-        items = self.cluster.get("partitions", "-n", self.namespace)["items"]
-        return [item["status"] for item in items if "status" in item]
-
-    def leader_of(self, number: int) -> int:
-        """Return the leader of a partition."""
-        part = self.cluster.get(f"partition/orders-{number}", "-n", self.namespace)
-        return int(part["status"]["leader"])
-
-    def leader_besides_the_controller(self) -> int:
-        """Return a broker that leads a partition and is not the controller."""
-        cluster = self.cluster.get("brokercluster/default", "-n", self.namespace)
-        controller = int(cluster["status"]["controller"]["brokerId"])
-        leaders = {int(state["leader"]) for state in self.partitions()}
-        return min(leaders - {controller})
-
-    def kill(self, broker: int) -> dict[str, Any]:
-        """Kill a broker's process and wait until it is in sync again."""
-        program = (
-            "import os, signal\n"
-            "for pid in filter(str.isdigit, os.listdir('/proc')):\n"
-            "    words = open(f'/proc/{pid}/cmdline', 'rb').read().split(b'\\0')\n"
-            "    if pid != '1' and b'strandline.runtime.main' in words:\n"
-            "        os.kill(int(pid), signal.SIGKILL)\n"
-        )
-        at_ms = now_ms()
-        pod = f"default-{broker}"
-        try:
-            self.cluster.exec(self.namespace, pod, "python", "-c", program)
-        except CommandError as error:
-            if error.status != 137:  # the container may end before the command does
-                raise
-        return self._settled("leader killed", broker, at_ms)
-
-    def delete(self, broker: int) -> dict[str, Any]:
-        """Delete a broker's pod and wait until its successor is in sync."""
-        at_ms = now_ms()
-        self.cluster.kubectl(
-            "delete", "pod", f"default-{broker}", "-n", self.namespace, "--wait=false"
-        )
-        return self._settled("leader pod deleted", broker, at_ms)
-
-    def analyse(
-        self, faults: list[dict[str, Any]], *, start_ms: int, end_ms: int
-    ) -> tuple[str, dict[str, list[dict[str, Any]]]]:
-        """Run the Job on its node; return its report and its tables."""
-        given = {
-            "analysis": {
-                "enabled": True,
-                "start": rfc3339(start_ms),
-                "end": rfc3339(end_ms),
-                "faults": faults,
-                "printTables": True,
-                "nodeSelector": {"kubernetes.io/hostname": ANALYSIS_NODE},
-            }
-        }
-        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-            file.write(yaml.safe_dump(given))
-            file.flush()
-            manifest = self.cluster.helm(
-                *("template", RELEASE, str(CHART), "-n", self.namespace, *self.values),
-                *("-f", file.name, "--show-only", "templates/analysis.yaml"),
-                f"--kube-version={programs().parent.name.removeprefix('kube-')}",
-            )
-        self.cluster.kubectl("apply", "-n", self.namespace, "-f", "-", stdin=manifest)
-        job = f"job/{RELEASE}-analysis"
-
-        def ended() -> str:
-            status = self.cluster.get(job, "-n", self.namespace)["status"]
-            held = {c["type"] for c in status.get("conditions", []) if c["status"] == "True"}
-            return next(iter(held & {"Complete", "Failed"}), "")
-
-        outcome = eventually(ended, JOB_LIMIT_SECONDS * 1000, "the Job ends")
-        printed = self.cluster.kubectl("logs", "-n", self.namespace, job)
-        assert outcome == "Complete", printed
-        report = [line for line in printed.splitlines() if not line.startswith("table ")]
-        tables = {
-            name: json.loads(rows)
-            for name, rows in re.findall(r"^table (\w+) (.*)$", printed, re.MULTILINE)
-        }
-        return "\n".join(report), tables
-
-    def _settled(self, name: str, broker: int, at_ms: int) -> dict[str, Any]:
-        def lost_its_leadership() -> bool:
-            states = self.partitions()
-            return all(state["leader"] != broker for state in states)
-
-        eventually(lost_its_leadership, SETTLED_WITHIN_MS, f"others lead after: {name}")
-        eventually(self.in_sync, SETTLED_WITHIN_MS, f"every ISR full after: {name}")
-        self.wait_scrapes(after_ms=now_ms() + CALM_MS)
-        return {"name": name, "atMs": at_ms, "brokerId": broker}
-
-    def wait_scrapes(self, *, after_ms: int) -> None:
-        """Wait until every broker was scraped well after this moment."""
-        oldest = f"min(timestamp({names.BROKER_EPOCH.name}))"
-        count = f"count({names.BROKER_EPOCH.name})"
-        eventually(
-            lambda: self._value(count) == BROKERS and self._value(oldest) * 1000 > after_ms,
-            SETTLED_WITHIN_MS,
-            "Prometheus sees all brokers",
-            retry_on=(CommandError,),
-        )
-
-    def _value(self, expression: str) -> float:
-        (result,) = query(self.cluster, self.namespace, expression) or [{"value": [0, "0"]}]
-        return float(result["value"][1])
-
-    def _crds(self) -> None:
-        """Install the CRDs by themselves: another release of this cluster may own them."""
-        try:
-            self.cluster.kubectl("get", "crd/partitions.strandline.dev")
-        except CommandError:
-            install_crds(self.cluster)
-
-    def _load_pod(self, image: str) -> dict[str, Any]:
-        command = [
-            *("strandline", "load", "--bootstrap=default-bootstrap:9092"),
-            *("--topic=orders", f"--partitions={PARTITIONS}", "--rate=20", "--seconds=1800"),
-            *("--history=/tmp/history", "--consume"),
-        ]
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": "load", "namespace": self.namespace},
-            "spec": {
-                "restartPolicy": "Never",
-                "terminationGracePeriodSeconds": 1,
-                "containers": [
-                    {
-                        "name": "load",
-                        "image": image,
-                        "imagePullPolicy": "Never",
-                        "args": command,
-                        "securityContext": RESTRICTED,
-                        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
-                    }
-                ],
-                "volumes": [{"name": "tmp", "emptyDir": {}}],
-            },
-        }
-
-
-def rfc3339(time_ms: int) -> str:
-    moment = datetime.fromtimestamp(time_ms / 1000, tz=UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z"
 
 
 @pytest.fixture(scope="module")

@@ -88,3 +88,59 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- merge (dict $own (include "strandline.image" (list . "broker"))) .Values.broker.versions | toJson }}
 {{- end }}
+
+{{- /* The labels of the pods of one analysis, driver and executors, from (list . NAME). */ -}}
+{{- define "strandline.analysis.pods" -}}
+{{ include "strandline.selector" (list (first .) "analysis") }}
+strandline.dev/analysis: {{ last . }}
+{{- end }}
+
+{{- define "strandline.analysis.user" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- /* What the driver is told of its executors; strandline_analysis/executors.py names the fields. */ -}}
+{{- define "strandline.analysis.executors" -}}
+{{- with .Values.analysis }}
+count: {{ .executors }}
+cores: {{ .executor.cores }}
+cpu_request: {{ .executor.cpuRequest | quote }}
+memory_mib: {{ .executor.memoryMiB }}
+overhead_mib: {{ .executor.overheadMiB }}
+pull_policy: {{ .image.pullPolicy }}
+{{- end }}
+image: {{ include "strandline.image" (list . "analysis") | quote }}
+template: /etc/strandline/executor.yaml
+{{- end }}
+
+{{- /* The pod that Spark completes for each executor, from (list . NAME): it adds the image, resources, its
+environment, a folder for what does not fit in memory, and the driver's pod as owner. */ -}}
+{{- define "strandline.analysis.executorPod" -}}
+apiVersion: v1
+kind: Pod
+metadata:
+  labels: {{- include "strandline.analysis.pods" . | nindent 4 }}
+spec:
+  serviceAccountName: {{ last . }}
+  automountServiceAccountToken: false
+  {{- with (first .).Values.imagePullSecrets }}
+  imagePullSecrets: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  securityContext: {{- include "strandline.analysis.user" (first .) | nindent 4 }}
+  containers:
+    - name: executor
+      command: [tini, --, python, -m, strandline_analysis.executor]
+      securityContext: {{- include "strandline.restricted" (first .) | nindent 8 }}
+      volumeMounts:
+        - {name: scratch, mountPath: /tmp}
+  volumes:
+    - name: scratch
+      emptyDir: {}
+  {{- with (first .).Values.analysis.nodeSelector }}
+  nodeSelector: {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end }}

@@ -1,0 +1,175 @@
+"""The analysis with executors in pods: equal tables, exact permissions, nothing left behind.
+
+All tests share one installation: brokers under load, a killed leader, and the same range analysed
+in the Job's pod alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.support import audited
+from tests.support.audited import Permission
+from tests.support.cluster import Cluster
+from tests.support.eventually import eventually
+from tests.support.fixtures import namespace_name
+from tests.support.observed_installation import (
+    JOB_LIMIT_SECONDS,
+    RELEASE,
+    SETTLED_WITHIN_MS,
+    Installation,
+    now_ms,
+)
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+
+CALM_MS = 15_000
+"""Time before the fault."""
+SMALL = {"cores": 1, "cpuRequest": "100m", "memoryMiB": 512, "overheadMiB": 512}
+Tables = dict[str, list[dict[str, Any]]]
+
+PYTHON_WORKERS = (
+    "import glob\n"
+    "lines = [open(path, 'rb').read() for path in glob.glob('/proc/[0-9]*/cmdline')]\n"
+    "print(sum(b'pyspark.daemon' in line for line in lines))\n"
+)
+"""Program that prints how many processes of an executor run Python for Spark."""
+
+
+@dataclass
+class Observed:
+    """The installation, its range, and the tables of that range without executors."""
+
+    installation: Installation
+    cluster: Cluster
+    namespace: str
+    started_ms: int
+    ended_ms: int
+    faults: list[dict[str, Any]]
+    tables: Tables
+
+
+@pytest.fixture(scope="module")
+def observed(cluster: Cluster) -> Iterator[Observed]:
+    """Provide an installation, a killed leader, and the analysis in one pod."""
+    namespace = namespace_name("executors")
+    cluster.create_restricted_namespace(namespace)
+    installation = Installation(cluster, namespace)
+    try:
+        installation.install()
+        started_ms = now_ms()
+        installation.wait_scrapes(after_ms=started_ms + CALM_MS)
+        faults = [installation.kill(installation.leader_of(0))]
+        ended_ms = now_ms()
+        report, tables = installation.analyse(faults, start_ms=started_ms, end_ms=ended_ms)
+        print(report)
+        yield Observed(
+            installation=installation,
+            cluster=cluster,
+            namespace=namespace,
+            started_ms=started_ms,
+            ended_ms=ended_ms,
+            faults=faults,
+            tables=tables,
+        )
+    finally:
+        cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+def executors(observed: Observed, job: str) -> list[str]:
+    """Return the pods of executors of a Job that are running."""
+    wanted = f"strandline.dev/analysis={job},spark-role=executor"
+    found = observed.cluster.get("pods", "-n", observed.namespace, "-l", wanted)["items"]
+    return [
+        each["metadata"]["name"]
+        for each in found
+        if each["status"].get("phase") == "Running" and "deletionTimestamp" not in each["metadata"]
+    ]
+
+
+def has_run_a_task(observed: Observed, pod: str) -> bool:
+    """Tell whether an executor has started Python, which it does for its first task."""
+    seen = observed.cluster.exec(observed.namespace, pod, "python", "-c", PYTHON_WORKERS)
+    return int(seen) > 0
+
+
+def left_behind(observed: Observed) -> list[str]:
+    """Return the objects that Spark made and that are still there."""
+    kinds = "pods,services,configmaps,persistentvolumeclaims"
+    found = observed.cluster.get(kinds, "-n", observed.namespace, "-l", "spark-app-selector")
+    return [f"{each['kind']}/{each['metadata']['name']}" for each in found["items"]]
+
+
+def test_an_executor_that_is_killed_changes_nothing_in_the_tables(observed: Observed) -> None:
+    cluster, job = observed.cluster, f"{RELEASE}-executors"
+    since = datetime.now(tz=UTC).isoformat()
+    observed.installation.start_analysis(
+        observed.faults,
+        start_ms=observed.started_ms,
+        end_ms=observed.ended_ms,
+        name="executors",
+        executors=2,
+        executor=SMALL,
+    )
+
+    def two_at_work() -> list[str]:
+        running = executors(observed, job)
+        worked = len(running) == 2 and all(has_run_a_task(observed, each) for each in running)
+        return running if worked else []
+
+    killed = eventually(two_at_work, JOB_LIMIT_SECONDS * 1000, "both executors have run a task")
+    cluster.kubectl(
+        *("delete", "pod", killed[0], "-n", observed.namespace, "--force", "--grace-period=0")
+    )
+    report, tables = observed.installation.analysed(job)
+    print(report)
+
+    def in_order(found: Tables) -> dict[str, list[str]]:
+        return {
+            name: sorted(json.dumps(row, sort_keys=True) for row in rows)
+            for name, rows in found.items()
+        }
+
+    assert in_order(tables) == in_order(observed.tables)
+    eventually(lambda: left_behind(observed) == [], SETTLED_WITHIN_MS, "Spark's objects are gone")
+    role = cluster.get(f"role/{job}", "-n", observed.namespace)
+    allowed = {
+        Permission("analysis", verb, resource)
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    accounts = {re.compile(re.escape(job)): "analysis"}
+    used = audited.read(cluster.folder / "log", since=since, accounts=accounts)
+    assert used == allowed
+
+
+def test_a_driver_that_is_killed_leaves_nothing_behind(observed: Observed) -> None:
+    cluster, job = observed.cluster, f"{RELEASE}-killed"
+    observed.installation.start_analysis(
+        observed.faults,
+        start_ms=observed.started_ms,
+        end_ms=observed.ended_ms,
+        name="killed",
+        executors=1,
+        executor=SMALL,
+    )
+    eventually(
+        lambda: executors(observed, job), JOB_LIMIT_SECONDS * 1000, "the executor is running"
+    )
+    # Its pod is no longer there to clean up, nor does a second one begin.
+    cluster.kubectl(
+        *("delete", "job", job, "-n", observed.namespace, "--cascade=background", "--wait=false")
+    )
+    cluster.kubectl(
+        *("delete", "pod", "-n", observed.namespace, "-l", f"job-name={job}"),
+        *("--force", "--grace-period=0"),
+    )
+    eventually(lambda: left_behind(observed) == [], SETTLED_WITHIN_MS, "Spark's objects are gone")
