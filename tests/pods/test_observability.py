@@ -44,6 +44,9 @@ SHOWN_SECONDS = 900
 JITTER_MS = 50
 """How far the median pause between two scrapes may be from the interval."""
 
+EVENTS = {"change", "leader_change"}
+"""Reasons of edges at which something happened."""
+
 WHEN_IT_HAPPENS = {
     names.ISR_UPDATE_FAILURES_TOTAL,
     names.TRUNCATIONS_TOTAL,
@@ -207,26 +210,40 @@ def test_each_fault_shows_as_elections_of_its_kind(observed: Observed) -> None:
 
 
 def test_isr_intervals_found_are_those_that_were_committed(observed: Observed) -> None:
-    out = [row for row in observed.tables["isr_intervals"] if row["in_isr"] is False]
-    unmatched = list(out)
+    unmatched = [row for row in observed.tables["isr_intervals"] if row["in_isr"] is False]
+    seen = set()
     for partition, committed in observed.committed.items():
         versions = versions_that_leaders_showed(observed, partition)
         for absence in committed.absences():
-            found = [
+            rows = [
                 row
-                for row in out
+                for row in observed.tables["isr_intervals"]
                 if (row["partition"], row["replica"]) == (partition, absence.replica)
-                and abs(row["start_ms"] - absence.left_ms) <= INTERVAL_MS + row["start_err_ms"]
+                and absence.left_ms < row["end_ms"]
+                and row["start_ms"] < absence.back_ms + INTERVAL_MS
             ]
-            if not found:
-                # A replica may be back before the next scrape of its leader.
-                assert not any(map(absence.shown_by, versions)), (absence, versions, out)
-                assert absence.back_ms - absence.left_ms <= 2 * INTERVAL_MS, (absence, versions)
+            away = [row for row in rows if row["in_isr"] is False]
+            told = (absence, rows, versions)
+            if not away:
+                # Between two scrapes of its leader a replica may go and come back; where scrapes
+                # failed, the report says that it knows nothing.
+                assert not any(map(absence.shown_by, versions)), told
+                lasted_ms = absence.back_ms - absence.left_ms
+                assert lasted_ms <= 2 * INTERVAL_MS or None in [r["in_isr"] for r in rows], told
                 continue
-            (row,) = found
-            assert abs(row["end_ms"] - absence.back_ms) <= INTERVAL_MS + row["end_err_ms"], absence
+            (row,) = away
             unmatched.remove(row)
+            late_ms, stays_ms = row["start_ms"] - absence.left_ms, row["end_ms"] - absence.back_ms
+            assert late_ms >= -INTERVAL_MS, told
+            assert stays_ms <= INTERVAL_MS + row["end_err_ms"], told
+            # An edge of another reason is one of what the samples tell, not of the ISR.
+            if row["start_reason"] in EVENTS:
+                assert late_ms <= INTERVAL_MS + row["start_err_ms"], told
+                seen.add(absence.replica)
+            if row["end_reason"] in EVENTS:
+                assert stays_ms >= -INTERVAL_MS - row["end_err_ms"], told
     assert unmatched == []
+    assert seen == {fault["brokerId"] for fault in observed.faults}
 
 
 def versions_that_leaders_showed(observed: Observed, partition: int) -> set[int]:
