@@ -23,7 +23,7 @@ from .verdict import FaultSeen
 
 NAME = "analysis"
 NODES = {"hack": "worker1", "kind": f"{KIND_NAME}-worker"}
-"""By kind of cluster, the one node that gets the analysis image of a gigabyte."""
+"""By kind of cluster, the one node that gets the analysis image of 730 MiB."""
 OFFICIAL_PROMETHEUS = "prom/prometheus:v2.53.3"
 JOB_SECONDS = 600.0
 PAGE_MARK = "page "

@@ -9,6 +9,7 @@ loaded by then. The image's environment must not yet name the folder.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from typing import Any, Final
 from . import java_process
 from .job import analyse, session_of
 from .read_options import MINUTE_MS, Transport
+from .session import LOOPBACK
 from .stopwatch import Stopwatch
 from .task import UP, Task
 
@@ -63,14 +65,16 @@ def main(folder: Path) -> int:
     """Fill the folder and return the job's exit code."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / java_process.OPTIONS).write_text("\n".join(java_process.launcher_options()) + "\n")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), MadeUpPrometheus)
+    # A container that is built has a name without an address.
+    os.environ["SPARK_LOCAL_IP"] = LOOPBACK
+    server = ThreadingHTTPServer((LOOPBACK, 0), MadeUpPrometheus)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory() as scratch:
         task = Task(
             start_ms=START_MS,
             end_ms=START_MS + MINUTE_MS,
             out=Path(scratch) / "out",
-            prometheus=f"http://127.0.0.1:{server.server_port}",
+            prometheus=f"http://{LOOPBACK}:{server.server_port}",
             transport=Transport.JSON,
         )
         classes = folder / java_process.CLASSES

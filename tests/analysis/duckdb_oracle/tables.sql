@@ -96,12 +96,14 @@ FROM (
 
 CREATE VIEW cut AS
 WITH leadership AS (
-    SELECT topic, partition, epoch, min({'ms': start_ms, 'err': start_err_ms}) AS begun
+    SELECT topic, partition, epoch, min({'ms': start_ms, 'err': start_err_ms}) AS begun,
+        max(end_ms) AS ended_ms
     FROM run GROUP BY ALL
 ), superseded AS (
     SELECT *, min(begun) OVER (PARTITION BY topic, partition ORDER BY epoch
             ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS later,
-        row_number() OVER (PARTITION BY topic, partition ORDER BY epoch) > 1 AS follows
+        coalesce(begun.ms <= max(ended_ms) OVER (PARTITION BY topic, partition ORDER BY epoch
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), false) AS follows
     FROM leadership
 )
 SELECT metric, topic, partition, replica, value, epoch, pod,
