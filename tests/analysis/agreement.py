@@ -59,7 +59,7 @@ def in_order(rows: Iterable[Row]) -> list[Row]:
         for row in rows
     ]
     return sorted(
-        rounded, key=lambda row: [(row[name] is not None, str(row[name])) for name in sorted(row)]
+        rounded, key=lambda row: [(value is not None, str(value)) for value in row.values()]
     )
 
 
