@@ -45,13 +45,13 @@ FOLLOWER: Final = (*SERIES_KEY, "epoch", "replica")
 """One follower under one leadership."""
 ABSENCE: Final = schema.table("""
     topic string, partition integer, begin_ms long, seen_ms long, until_ms long, returned boolean,
-    behind boolean, inside_ms long, replicas integer, min_isr integer
+    behind boolean, inside boolean, inside_ms long, replicas integer, min_isr integer
 """)
 """One row for each time in which a follower did not have everything.
 
 begin_ms: when it last had. seen_ms: the last scrape that showed so. until_ms: when it had again at
-the latest, or the end of what is known. behind: whether records were lacking. inside_ms: the last
-scrape of the absence that showed it in the ISR, begin_ms if none did.
+the latest, or the end of what is known. behind: whether records were lacking. inside: whether a
+scrape of the absence showed it in the ISR; inside_ms: the last that did, or begin_ms.
 """
 
 
@@ -74,7 +74,9 @@ def lagtime_whatif(
     long_enough = F.col("until_ms") - F.col("begin_ms") > min(settings)
     # Few rows are left of however many samples. Spark's own way to numpy, `applyInArrow`, would
     # ask for pandas, which the image does not have.
-    absent = found.where(long_enough & F.col("behind")).toArrow().to_pylist()
+    # Who was outside from the begin left by an election, or under an earlier leader.
+    counts = long_enough & F.col("behind") & F.col("inside")
+    absent = found.where(counts).toArrow().to_pylist()
     rows = replayed(absent, settings, start_ms=start_ms)
     one = schema.struct(catalogue.LAGTIME_WHATIF)
     return shaped(samples.sparkSession.createDataFrame(rows, one), catalogue.LAGTIME_WHATIF)
@@ -117,6 +119,7 @@ def absences(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int
         F.max("first_ms").alias("seen_ms"),
         F.max_by("next_ms", "first_ms").alias("next_ms"),
         F.max(F.col("leo") > F.col("known")).alias("behind"),
+        F.max("inside_ms").isNotNull().alias("inside"),
         F.coalesce(F.max("inside_ms"), F.col("begin_ms")).alias("inside_ms"),
         *last.values(),
     )

@@ -70,7 +70,7 @@ def _absences(history: History, of: Range) -> Iterator[Absence]:
             groups.setdefault(look.caught, []).append(look)
         following = dict(pairwise(looks))
         for caught, group in groups.items():
-            if not any(look.lacks for look in group):
+            if not any(look.lacks for look in group) or not any(look.inside for look in group):
                 continue
             last = max(group, key=lambda look: look.at)
             after = following.get(last)
