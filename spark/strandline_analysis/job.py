@@ -149,7 +149,7 @@ def _analysed(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
         made = {each: spark.createDataFrame(tables[each]) for each in analysis.made_of}
         lag = {"lag_time_max_ms": task.lag_time_max_ms} if analysis.of_lag_time else {}
         frame = analysis.make(samples, interval_ms=interval_ms, **ranged, **made, **lag)
-        tables[name] = frame.toArrow()
+        tables[name] = in_order(frame.toArrow())
         watch.ended(f"table {name}")
     rows = {name: table.to_pylist() for name, table in tables.items()}
     shown = {name: rows[name] for name in PRINTED}
@@ -170,6 +170,12 @@ def _analysed(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
         sys.stderr.write(f"{task.origin} holds no sample of a partition in this range\n")
         return NO_DATA
     return OK
+
+
+def in_order(rows: pa.Table) -> pa.Table:
+    """Return a table sorted by its columns, so that how Spark planned it changes no file."""
+    keys = [each.name for each in rows.schema if not pa.types.is_list(each.type)]
+    return rows.sort_by([(key, "ascending") for key in keys])
 
 
 def flat(rows: pa.Table) -> pa.Table:
