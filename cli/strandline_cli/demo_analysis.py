@@ -25,6 +25,8 @@ NAME = "analysis"
 NODES = {"hack": "worker1", "kind": f"{KIND_NAME}-worker"}
 """By kind of cluster, the one node that gets the analysis image of 730 MiB."""
 OFFICIAL_PROMETHEUS = "prom/prometheus:v2.53.3"
+LAG_TIME_MAX_MS = 10_000
+"""replica.lag.time.max.ms of the demo's brokers, whose timing is demo."""
 JOB_SECONDS = 600.0
 PAGE_MARK = "page "
 """Start of the line with report.html, packed, as the analysis prints it."""
@@ -100,6 +102,7 @@ def analyse(
         *("--set=analysis.enabled=true", f"--set=analysis.start={moment:%Y-%m-%dT%H:%M:%SZ}"),
         f"--set-json=analysis.faults={json.dumps(given)}",
         "--set=analysis.printPage=true",
+        f"--set=analysis.lagTimeMaxMs={LAG_TIME_MAX_MS}",
         f"--set-json=analysis.nodeSelector={json.dumps(node_selector(cluster))}",
         *("--show-only", "templates/analysis.yaml", f"--kube-version={_version(kubernetes)}"),
     )

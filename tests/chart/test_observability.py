@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from strandline import names
+from strandline.config.timing import SAFE
 from strandline.names import MetricKind
 from strandline_analysis.executors import BLOCK_PORT, DRIVER_PORT, Executors
 from tests.chart import rendered
@@ -132,6 +133,7 @@ def test_the_analysis_job_connects_to_prometheus_alone() -> None:
     assert "--prometheus=http://strandline-prometheus:9090" in args
     assert "--start=2026-01-01T00:00:00Z" in args
     assert not [each for each in args if each.startswith("--end")]
+    assert f"--lag-time-max-ms={SAFE.replica_lag_time_max_ms}" in args
     faults = found["ConfigMap", "strandline-tuesday"]["data"]["faults.json"]
     assert json.loads(faults) == [{"name": "a", "atMs": 1790000000123}]
 
@@ -287,6 +289,7 @@ def test_the_rate_interval_is_grafanas(
         "analysis.start=yesterday",
         "analysis.name=Upper",
         "analysis.deadlineSeconds=1",
+        "analysis.lagTimeMaxMs=0",
         "analysis.prometheusUrl=nowhere",
         "dashboards.colour=red",
     ],

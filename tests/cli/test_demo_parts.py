@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from strandline.config.timing import PROFILES
 from strandline_analysis.task import PAGE_MARK
 from strandline_checker.history import History
 from strandline_checker.judge import HistoryVerdict, judge
@@ -242,6 +243,12 @@ def test_the_analysis_runs_on_the_node_that_has_its_image(kind: str, node: str) 
     environment = clusters.Cluster(kind=kind, kubeconfig="/k", programs="", started=True)
     assert demo_analysis.node_selector(environment) == {"kubernetes.io/hostname": node}
     assert demo_analysis.NODES[kind] == node
+
+
+def test_the_analysis_knows_the_lag_time_of_the_demos_brokers() -> None:
+    (cluster, _) = yaml.safe_load_all((ROOT / "examples" / "demo.yaml").read_text())
+    timing = PROFILES[cluster["spec"]["timing"]]
+    assert timing.replica_lag_time_max_ms == demo_analysis.LAG_TIME_MAX_MS
 
 
 @pytest.mark.parametrize("variable", ["ANALYSIS", "YES"])
