@@ -169,6 +169,11 @@ EXTERNAL_LISTENER = "EXTERNAL"
 """The listener for Kafka's clients outside, at the address that the Broker object names."""
 
 
+def joined_address(host: str, port: int) -> str:
+    """Return host and port as one text, an IPv6 address in brackets (RFC 3986, 3.2.2)."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
     """A named listener of a broker: INTERNAL (Kafka protocol, pod IP), EXTERNAL, or GRPC."""
@@ -176,6 +181,11 @@ class Endpoint:
     listener: str
     host: str
     port: int
+
+    @property
+    def address(self) -> str:
+        """Return host and port as `joined_address` writes them."""
+        return joined_address(self.host, self.port)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import Final
 
 from strandline.config.broker import Ports
 from strandline.kube.api import Object
-from strandline.model import AdvertisedAddress, BrokerId
+from strandline.model import AdvertisedAddress, BrokerId, joined_address
 
 from . import kinds
 from .conditions import Readiness, listed
@@ -157,11 +157,7 @@ def bootstrap_servers(cluster: DesiredCluster, observed: ObservedCluster) -> lis
     else:
         port = listener.bootstrap.port or PORT
         hosts = {host or service.ingress_host}
-    return [_joined(each, port) for each in sorted(hosts) if each and port]
-
-
-def _joined(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return [joined_address(each, port) for each in sorted(hosts) if each and port]
 
 
 def advertised(cluster: DesiredCluster, observed: ObservedCluster) -> Readiness:

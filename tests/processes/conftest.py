@@ -55,7 +55,13 @@ def make_group(
     made: list[BrokerGroup] = []
     kubeconfig = objects.broker_account(control_plane, namespace)
 
-    def make(*, brokers: int = 3, watched: bool = False, **settings: object) -> BrokerGroup:
+    def make(
+        *,
+        brokers: int = 3,
+        watched: bool = False,
+        address: str = "127.0.0.1",
+        **settings: object,
+    ) -> BrokerGroup:
         group = BrokerGroup(
             tmp_path,
             control_plane,
@@ -64,6 +70,7 @@ def make_group(
             kubeconfig=kubeconfig,
             settings=dict(settings),
             entry=WATCHED_ENTRY if watched else MAIN_ENTRY,
+            address=address,
         )
         made.append(group)
         group.start()

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from strandline.model import joined_address
 from tests.support import strandline_objects as objects
 from tests.support.broker_process import BrokerProgram
 from tests.support.control_plane import ControlPlane
@@ -39,6 +40,7 @@ class BrokerGroup:
         settings: dict[str, object] | None = None,
         has_operator: bool = False,
         entry: str = "strandline.runtime.main",
+        address: str = "127.0.0.1",
     ) -> None:
         self.folder = folder
         self.control_plane = control_plane
@@ -63,6 +65,7 @@ class BrokerGroup:
                 external_port=free_port(),
                 settings=settings,
                 entry=entry,
+                address=address,
             )
             for number in range(brokers)
         ]
@@ -268,7 +271,9 @@ class BrokerGroup:
 
     def bootstrap(self) -> str:
         """Return the addresses of all brokers for clients; a restart keeps them."""
-        return ",".join(f"127.0.0.1:{broker.internal_port}" for broker in self.brokers)
+        return ",".join(
+            joined_address(broker.address, broker.internal_port) for broker in self.brokers
+        )
 
     def log_folder(self, broker: int, topic_id: str, number: int = 0) -> Path:
         """Return where a broker keeps its replica of a partition."""

@@ -13,6 +13,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from strandline.model import joined_address
 from tests.support.eventually import eventually
 
 REGISTER_LIMIT_MS = 60_000
@@ -36,8 +37,10 @@ class BrokerProgram:
         external_port: int = 0,
         settings: dict[str, object] | None = None,
         entry: str = "strandline.runtime.main",
+        address: str = "127.0.0.1",
     ) -> None:
         self.folder = folder
+        self.address = address
         self._entry = entry
         self.calls_file = folder / "loop-disk-calls.jsonl"
         """Written only by the entry `tests.support.loop_disk_calls`."""
@@ -58,8 +61,8 @@ class BrokerProgram:
             "CLUSTER_NAME": cluster,
             "POD_NAME": f"{cluster}-{broker_id}",
             "POD_UID": "00000000-0000-4000-8000-000000000001",
-            "POD_IP": "127.0.0.1",
-            "NODE_IP": "127.0.0.1",
+            "POD_IP": address,
+            "NODE_IP": address,
             "NAMESPACE": namespace,
             "GRPC_PORT": "0",
             "INTERNAL_PORT": str(internal_port),
@@ -161,7 +164,9 @@ class BrokerProgram:
         """Return status and text of an HTTP response."""
         port = self.wait_for("http listening")["port"]
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as response:
+            with urllib.request.urlopen(
+                f"http://{joined_address(self.address, port)}{path}", timeout=5
+            ) as response:
                 return response.status, response.read().decode()
         except urllib.error.HTTPError as refusal:
             with refusal:

@@ -51,6 +51,7 @@ from strandline.model import (
     Registration,
     TopicPartition,
     TrashedReplica,
+    joined_address,
 )
 from strandline.rpc.probes import peer_service
 from strandline.rpc.replication_server import replication_service
@@ -245,7 +246,7 @@ class BrokerService:
             )
         )
         host, port = self._context.grpc_socket.getsockname()[:2]
-        server.add_insecure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        server.add_insecure_port(joined_address(host, port))
         await server.start()
         # The server must stop before the event loop ends. Otherwise the loop drops the task that
         # waits for the next call, and gRPC's threads write that call into freed memory (grpcio

@@ -78,4 +78,4 @@ class ExternalListener:
 
 
 def _text(endpoint: Endpoint | None) -> str:
-    return "none" if endpoint is None else f"{endpoint.host}:{endpoint.port}"
+    return "none" if endpoint is None else endpoint.address

@@ -131,7 +131,7 @@ class ControllerSessionShell:
             self.submit(StreamBroken(session_id=session_id))
 
         self._streams[session_id] = SessionClient(
-            f"{endpoint.host}:{endpoint.port}",
+            endpoint.address,
             self._grpc,
             on_message=lambda message: self.submit(
                 MessageReceived(session_id=session_id, message=message)
@@ -169,7 +169,7 @@ class ControllerSessionShell:
 
     async def _probe(self, effect: effects.ProbeHolder) -> None:
         verdict = await probe(
-            f"{effect.endpoint.host}:{effect.endpoint.port}",
+            effect.endpoint.address,
             broker_id=effect.broker_id,
             incarnation=effect.incarnation,
             deadline_ms=effect.deadline_ms,

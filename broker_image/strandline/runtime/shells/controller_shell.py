@@ -213,7 +213,7 @@ class ControllerShell:
             # Without an address nothing is proved.
             return LeaseHolderProbed(request_id=effect.request_id, verdict=ProbeVerdict.ANSWERED)
         verdict = await probe(
-            f"{endpoint.host}:{endpoint.port}",
+            endpoint.address,
             broker_id=effect.broker_id,
             incarnation=effect.incarnation,
             deadline_ms=effect.deadline_ms,
@@ -367,7 +367,7 @@ async def _probe(effect: effects.ProbeBroker) -> ProbeResponseReceived:
     for endpoint in effect.endpoints:
         if endpoint.listener == GRPC_LISTENER:
             verdict = await probe(
-                f"{endpoint.host}:{endpoint.port}",
+                endpoint.address,
                 broker_id=effect.broker_id,
                 incarnation=effect.incarnation,
                 deadline_ms=effect.deadline_ms,

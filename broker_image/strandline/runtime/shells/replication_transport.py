@@ -191,7 +191,7 @@ class ReplicationTransport:
         if known is not None:
             self._closing.begin(known.stream.close())
         stream = ReplicationClient(
-            f"{endpoint.host}:{endpoint.port}",
+            endpoint.address,
             self.grpc,
             on_response=lambda request_id, frames: self._on_response(broker_id, request_id, frames),
             on_broken=lambda: self._on_broken(broker_id, live.broker_epoch),
