@@ -182,11 +182,6 @@ class Endpoint:
     host: str
     port: int
 
-    @property
-    def address(self) -> str:
-        """Return host and port as `joined_address` writes them."""
-        return joined_address(self.host, self.port)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveBroker:

@@ -16,7 +16,7 @@ from strandline.errors import ConfigError
 from strandline.kafka_listener.server import KafkaListener
 from strandline.kube.waiting import Pauses, WaitingReport
 from strandline.log_fields import fields
-from strandline.model import EXTERNAL_LISTENER, AdvertisedAddress, Endpoint
+from strandline.model import EXTERNAL_LISTENER, AdvertisedAddress, Endpoint, joined_address
 
 from .registration_news import RegistrationNews, WantedAddress
 
@@ -78,4 +78,4 @@ class ExternalListener:
 
 
 def _text(endpoint: Endpoint | None) -> str:
-    return "none" if endpoint is None else endpoint.address
+    return "none" if endpoint is None else joined_address(endpoint.host, endpoint.port)

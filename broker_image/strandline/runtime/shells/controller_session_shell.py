@@ -30,6 +30,7 @@ from strandline.errors import CoordinationError, InvariantViolation
 from strandline.kube.cluster_store import ClusterStore
 from strandline.kube.lease import LeaseStore
 from strandline.log_fields import fields
+from strandline.model import joined_address
 from strandline.rpc.probes import probe
 from strandline.rpc.session_client import SessionClient
 from strandline.runtime.event_loop.begun_tasks import BegunTasks
@@ -131,7 +132,7 @@ class ControllerSessionShell:
             self.submit(StreamBroken(session_id=session_id))
 
         self._streams[session_id] = SessionClient(
-            endpoint.address,
+            joined_address(endpoint.host, endpoint.port),
             self._grpc,
             on_message=lambda message: self.submit(
                 MessageReceived(session_id=session_id, message=message)
@@ -169,7 +170,7 @@ class ControllerSessionShell:
 
     async def _probe(self, effect: effects.ProbeHolder) -> None:
         verdict = await probe(
-            effect.endpoint.address,
+            joined_address(effect.endpoint.host, effect.endpoint.port),
             broker_id=effect.broker_id,
             incarnation=effect.incarnation,
             deadline_ms=effect.deadline_ms,

@@ -46,6 +46,7 @@ from strandline.model import (
     StoredPartition,
     StoredTopic,
     TopicId,
+    joined_address,
 )
 from strandline.rpc.probes import probe
 from strandline.rpc.session_server import SessionServer
@@ -213,7 +214,7 @@ class ControllerShell:
             # Without an address nothing is proved.
             return LeaseHolderProbed(request_id=effect.request_id, verdict=ProbeVerdict.ANSWERED)
         verdict = await probe(
-            endpoint.address,
+            joined_address(endpoint.host, endpoint.port),
             broker_id=effect.broker_id,
             incarnation=effect.incarnation,
             deadline_ms=effect.deadline_ms,
@@ -367,7 +368,7 @@ async def _probe(effect: effects.ProbeBroker) -> ProbeResponseReceived:
     for endpoint in effect.endpoints:
         if endpoint.listener == GRPC_LISTENER:
             verdict = await probe(
-                endpoint.address,
+                joined_address(endpoint.host, endpoint.port),
                 broker_id=effect.broker_id,
                 incarnation=effect.incarnation,
                 deadline_ms=effect.deadline_ms,

@@ -36,6 +36,7 @@ from strandline.model import (
     LiveBroker,
     Registration,
     TopicPartition,
+    joined_address,
 )
 from strandline.rpc.frames import RecordsFrame
 from strandline.rpc.replication_client import ReplicationClient
@@ -191,7 +192,7 @@ class ReplicationTransport:
         if known is not None:
             self._closing.begin(known.stream.close())
         stream = ReplicationClient(
-            endpoint.address,
+            joined_address(endpoint.host, endpoint.port),
             self.grpc,
             on_response=lambda request_id, frames: self._on_response(broker_id, request_id, frames),
             on_broken=lambda: self._on_broken(broker_id, live.broker_epoch),
