@@ -63,8 +63,12 @@ class Cluster:
         patch_status(self.operator, PARTITIONS, "orders-0", state)
 
     def wake(self, number: int) -> None:
-        """Let a broker register from its pod, and a kubelet find it ready."""
+        """Let a broker register from its pod, and a kubelet find it ready.
+
+        The finalizer comes first: a pod that waits for its restart may be evicted at once.
+        """
         name, epoch = f"default-{number}", next(self._epochs)
+        self._patch("pod", name, {"metadata": {"finalizers": [ENDS]}})
         registration = {
             "brokerEpoch": epoch,
             "cleanSinceEpoch": epoch,
@@ -76,7 +80,6 @@ class Cluster:
         patch_status(self.operator, BROKERS, name, registration)
         held = [{"type": "Ready", "status": "True"}]
         patch_status(self.operator, "pod", name, {"phase": "Running", "conditions": held})
-        self._patch("pod", name, {"metadata": {"finalizers": [ENDS]}})
 
     def let_go(self, number: int) -> None:
         """End a pod as a kubelet does: not before the disruption controller saw that it goes.
