@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -100,3 +103,63 @@ def test_an_index_file_that_lost_its_end_is_made_anew(workshop: Workshop, kept_b
     path.write_bytes(whole[:kept_bytes])
     assert content(log) == written
     assert path.read_bytes() == whole
+
+
+@pytest.fixture
+def without_index(workshop: Workshop) -> PartitionLog:
+    """Provide a log whose sealed segment lost its index, and of which no file is open."""
+    log = workshop.create()
+    while log.segment_count == 1:
+        fill(log, batches=1)
+    bring_to_disk(log)
+    (log.folder / index_files(log)[0]).unlink()
+    workshop.pool.close()
+    return log
+
+
+def before_the_first_rename(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
+    """Let a thread act while the first writer of an index file is about to put it in its place."""
+    rename, threads = os.rename, [threading.Thread(target=act)]
+
+    def delayed(source: Path, target: Path) -> None:
+        if threads and ".index" in target.name:
+            thread = threads.pop()
+            thread.start()
+            thread.join()
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", delayed)
+
+
+def test_two_readers_that_make_one_index_at_once_fail_no_disk(
+    without_index: PartitionLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, found = without_index, list[bytes]()
+    before_the_first_rename(monkeypatch, lambda: found.append(at(log, 0)))
+    found.append(at(log, 0))
+    assert len(found) == 2
+    assert found[0] == found[1]
+    assert [path.name for path in log.folder.iterdir() if ".tmp" in path.name] == []
+    assert index_files(log)
+
+
+def test_an_index_that_a_cut_overtakes_does_not_come_after_it(
+    without_index: PartitionLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = without_index
+    part = log.part(from_offset=0, up_to_offset=1, max_bytes=1)
+    before_the_first_rename(monkeypatch, lambda: log.truncate_to(2))
+    part.read(max_bytes=1, any_size=True)
+    assert not index_files(log)
+    assert log.log_end_offset == 2
+
+
+def test_what_a_killed_writer_of_an_index_left_goes_at_the_next_start(
+    without_index: PartitionLog, workshop: Workshop
+) -> None:
+    log = without_index
+    log.close()
+    left = log.folder / f"{0:020d}.index.4711.tmp"
+    left.write_bytes(b"torn")
+    workshop.open()
+    assert not left.exists()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from strandline.errors import CorruptBatch, LogDirectoryFailed, LogDirectoryFull
 BUFFERS_PER_WRITE_MAX = 1024
 """Linux takes at most this many buffers in one pwritev (IOV_MAX)."""
 FILE_MODE = 0o640
+TEMPORARY_SUFFIX = ".tmp"
 
 
 class FsyncFailed(OSError):
@@ -103,8 +105,9 @@ def rewrite_file(path: Path, content: bytes) -> None:
     """Replace a file whole, for a reader of this boot; if that fails there is no such file.
 
     It may be torn or empty after the machine has failed: only a checksum elsewhere makes it good.
+    Several threads may do it at once; one of their contents stays.
     """
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = path.with_name(f"{path.name}.{threading.get_native_id()}{TEMPORARY_SUFFIX}")
     try:
         temporary.write_bytes(content)
         temporary.rename(path)
@@ -117,9 +120,10 @@ def rewrite_file(path: Path, content: bytes) -> None:
 def replace_file(path: Path, content: bytes) -> None:
     """Replace a file whole and durably: temporary file, fsync, rename, fsync of the folder.
 
-    A crash at any moment leaves the old content or the new one, never a mixture.
+    A crash at any moment leaves the old content or the new one, never a mixture. One thread at a
+    time replaces a file.
     """
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
     try:
         write_all(fd, [content], 0)

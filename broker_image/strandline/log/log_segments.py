@@ -15,6 +15,7 @@ from pathlib import Path
 
 from strandline.broker_interface import Buffer
 
+from .files import TEMPORARY_SUFFIX
 from .log_flush import FlushPart, LogFlush, LogSync, ProducerRebuild
 from .log_validation import LogValidation, validate_segments
 from .record_batch import BatchHeader
@@ -487,8 +488,9 @@ def _index_of(segments: Sequence[Segment], offset: int) -> int:
 
 def _remove_leftovers(folder: Path) -> None:
     """Remove segments that were set aside, and what stayed beside segments that are gone."""
-    for left in folder.glob("*" + SET_ASIDE_SUFFIX):
-        left.unlink()
+    for pattern in ("*" + SET_ASIDE_SUFFIX, f"*{INDEX_SUFFIX}.*{TEMPORARY_SUFFIX}"):
+        for left in folder.glob(pattern):
+            left.unlink()
     for suffix in (SUMMARY_SUFFIX, INDEX_SUFFIX):
         for left in folder.glob("*" + suffix):
             if not left.with_suffix(LOG_SUFFIX).exists():

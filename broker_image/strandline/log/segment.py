@@ -27,7 +27,7 @@ from strandline.errors import CorruptBatch
 from strandline.model import EpochStart
 
 from .batch_scan import ScanEnd, Window, check_batches, headers
-from .files import FILE_MODE, content_of, is_full, replace_file, write_all
+from .files import FILE_MODE, content_of, is_full, rewrite_file, write_all
 from .index import RELATIVE_MAX, OffsetIndex
 from .producer_state import ProducerState
 from .record_batch import HEADER_BYTES, BatchHeader
@@ -366,12 +366,17 @@ class Segment:
         return position >= self.size_bytes
 
     def _make_index(self, fd: int) -> OffsetIndex:
-        """Make the index from all batches, and its file."""
-        index = self._limits.new_index()
-        for position, header in headers(fd, start=0, end=self.size_bytes):
+        """Make the index from all batches, and its file; two readers and a flush may do so at once.
+
+        No fsync: a start takes the file only with the checksum that a summary has of it.
+        """
+        index, end = self._limits.new_index(), self.end
+        for position, header in headers(fd, start=0, end=end.position):
             index.note(header.base_offset - self.base_offset, position, header.max_timestamp)
         try:
-            replace_file(self.index_path, index.to_bytes())
+            rewrite_file(self.index_path, index.to_bytes())
+            if self.end != end:  # a cut took the index file along, before this one came
+                self.index_path.unlink(missing_ok=True)
         except OSError as error:
             # A full disk still serves reads; the next read builds the index again.
             if not is_full(error):
