@@ -30,6 +30,8 @@ HEAP: Final = "-Xmx1g"
 OWN_OPTIONS: Final = ["-XX:-UsePerfData"]
 """Its file of figures would cost writes, for tools that no image has."""
 SUBMIT: Final = "org.apache.spark.deploy.SparkSubmit"
+START_SECONDS: Final = 120.0
+"""Longest time until Java tells its port; on a busy machine it takes ten seconds."""
 END_SECONDS: Final = 120
 """Longest time in which Java may write an archive and end."""
 POLL_SECONDS: Final = 0.02
@@ -37,7 +39,7 @@ POLL_SECONDS: Final = 0.02
 
 
 class JavaEnded(RuntimeError):
-    """Java ended before it could be spoken to; it said why on standard error."""
+    """Java ended, or was ended, before it could be spoken to; it said why on standard error."""
 
 
 def kept() -> Path | None:
@@ -96,7 +98,7 @@ def start(folder: Path, options: Sequence[str]) -> subprocess.Popen[bytes]:
 
     Java ends when its standard input is closed, so also when this process is killed.
 
-    Raises:  JavaEnded
+    Raises:  JavaEnded, also for one that is silent for START_SECONDS
     """
     given = [*(folder / OPTIONS).read_text().splitlines(), *options]
     command = ["java", *given, HEAP, "-cp", classpath(), SUBMIT, "pyspark-shell"]
@@ -110,15 +112,26 @@ def start(folder: Path, options: Sequence[str]) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, env={**os.environ, **added}, start_new_session=True
         )
-        while process.poll() is None and not told.exists():
-            time.sleep(POLL_SECONDS)
-        if not told.exists():
-            raise JavaEnded(f"Java ended with exit code {process.returncode}")
-        response = told.read_bytes()
+        response = _told_by(process, told)
     port, length = (int.from_bytes(response[at : at + 4]) for at in (0, 4))
     os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
     os.environ["PYSPARK_GATEWAY_SECRET"] = response[8 : 8 + length].decode()
     return process
+
+
+def _told_by(java: subprocess.Popen[bytes], told: Path) -> bytes:
+    """Wait for the file by which Java tells its port; without it leave no process behind."""
+    silent_until = time.monotonic() + START_SECONDS
+    while java.poll() is None and not told.exists() and time.monotonic() < silent_until:
+        time.sleep(POLL_SECONDS)
+    if told.exists():
+        return told.read_bytes()
+    code = java.poll()
+    java.kill()
+    ended(java)
+    if code is None:
+        raise JavaEnded(f"Java told no port within {START_SECONDS:g} s and was ended")
+    raise JavaEnded(f"Java ended with exit code {code}")
 
 
 def ended(java: subprocess.Popen[bytes]) -> None:
