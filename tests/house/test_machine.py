@@ -94,6 +94,16 @@ def test_the_demo_needs_what_the_cluster_it_will_use_needs(
     assert ("Go 1.24 or newer" in done.stderr) == bool(status)
 
 
+@pytest.mark.parametrize(
+    ("verb", "cluster", "status"), [("demo", "hack", 0), ("demo", "kind", 1), ("lint", "", 1)]
+)
+def test_a_verb_tells_whether_it_may_bring_up_a_cluster(
+    tmp_path: Path, verb: str, cluster: str, status: int
+) -> None:
+    done = machine(tmp_path, KIND, sys.executable, "--cluster", verb, cluster=cluster)
+    assert done.returncode == status
+
+
 def test_an_environment_is_made_after_asking_for_the_verb(tmp_path: Path) -> None:
     # A `make` that runs this suite passes its own settings on to this one, such as PY.
     inherited = {"MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "MFLAGS", "PY"}

@@ -24,6 +24,9 @@ MADE_OF = (
 )
 
 
+IMAGES = ("broker", "operator", "client", "prometheus", "analysis")
+
+
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """Copy the inputs of the images, without the caches that tools leave there."""
@@ -110,14 +113,20 @@ def test_the_operators_code_is_not_in_the_brokers_image(tree: Path) -> None:
     assert [name for name in before if tag(tree, name) != before[name]] == ["operator"]
 
 
-def test_a_changed_recipe_of_the_base_changes_the_tags_of_the_images_on_it(tree: Path) -> None:
-    before = {name: tag(tree, name) for name in ("broker", "operator", "prometheus")}
+@pytest.mark.parametrize(
+    ("packages", "changed"),
+    [
+        ("packages=kcat ;;", {"client"}),
+        ("packages=python3,python3-pip,python3-venv,ca-certificates,tini", set(IMAGES)),
+    ],
+    ids=["of the client alone", "of the one below all"],
+)
+def test_a_changed_recipe_of_a_base_changes_the_tags_of_the_images_on_it(
+    tree: Path, packages: str, changed: set[str]
+) -> None:
+    before = {name: tag(tree, name) for name in IMAGES}
     recipes = tree / "hack" / "cluster" / "base-images"
-    python = "packages=python3,python3-pip,python3-venv,ca-certificates,tini ;;"
     text = recipes.read_text()
-    assert text.count(python) == 1
-    recipes.write_text(text.replace(python, python.replace("tini", "tini,strace")))
-    after = {name: tag(tree, name) for name in before}
-    assert after["broker"] != before["broker"]
-    assert after["operator"] != before["operator"]
-    assert after["prometheus"] == before["prometheus"]
+    assert text.count(packages) == 1
+    recipes.write_text(text.replace(packages, packages.replace("=", "=strace,")))
+    assert {name for name in before if tag(tree, name) != before[name]} == changed
