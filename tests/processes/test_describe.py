@@ -1,4 +1,4 @@
-"""`strandline describe` of real objects: a topic, a broker and a cluster with a dead broker."""
+"""`strandline describe` and `status` of a real cluster: dead brokers, and why not."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.processes.test_new_topics import PARTITIONS, World
+from tests.reconcile.test_refusals_process import conditions
 from tests.support import strandline_objects as objects
 from tests.support.broker_group import FAULT_LIMIT_MS
 from tests.support.commands import programs
@@ -20,6 +21,8 @@ from tests.support.fixtures import namespace_name
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
 TOPIC = "described"
+SENTENCES_LIMIT_MS = 60_000
+"""An election after two deaths at once, and statuses; seconds on an idle machine."""
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +44,11 @@ def world(
         control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
-def described(world: World, kind: str, name: str) -> subprocess.CompletedProcess[str]:
+def run_verb(world: World, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a verb, as administrator."""
     where = [f"--kubeconfig={world.group.control_plane.kubeconfig}", "-n", world.group.namespace]
     return subprocess.run(
-        [sys.executable, "-m", "strandline_cli", "describe", kind, name, *where],
+        [sys.executable, "-m", "strandline_cli", *words, *where],
         env={**os.environ, "PATH": f"{programs()}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
@@ -56,7 +60,7 @@ def wait_page(world: World, kind: str, name: str, *wanted: str) -> str:
     """Wait until a page has these texts; the operator writes its statuses a moment later."""
 
     def look() -> str:
-        done = described(world, kind, name)
+        done = run_verb(world, "describe", kind, name)
         assert done.returncode == 0, done.stderr
         for text in wanted:
             assert text in done.stdout, done.stdout
@@ -83,8 +87,35 @@ def test_pages_of_a_real_cluster_say_what_a_dead_broker_leaves(world: World) -> 
 
 
 def test_a_name_that_is_not_there_ends_with_a_sentence(world: World) -> None:
-    done = described(world, "topic", "other")
+    done = run_verb(world, "describe", "topic", "other")
     assert done.returncode == 1
     assert done.stderr == (
         f"strandline describe: replicatedtopics: there is no other; there is {TOPIC}\n"
     )
+
+
+def test_status_prints_the_sentence_of_each_condition_that_is_amiss(world: World) -> None:
+    cluster = objects.CLUSTER
+    for broker in world.group.brokers[1:]:
+        broker.kill()
+
+    def look() -> bool:
+        found = conditions(world.operator, cluster, "bc")
+        assert found["MinIsrMet"]["status"] == "False", found
+        sentences = [
+            f"BrokerCluster {cluster}: {found[kind]['reason']}: {found[kind]['message']}"
+            for kind in ("Ready", "MinIsrMet", "DisruptionAllowed")
+        ]
+        of_topic = conditions(world.operator, TOPIC, "rtopic")["Ready"]
+        assert of_topic["reason"] == "UnderMinIsr", of_topic
+        sentences.append(f"ReplicatedTopic {TOPIC}: UnderMinIsr: {of_topic['message']}")
+        done = run_verb(world, "status")
+        assert done.returncode == 0, done.stderr
+        lines = done.stdout.splitlines()
+        told = [line for line in lines if line in sentences]
+        assert sorted(told) == sorted(sentences), done.stdout
+        # What is well is not said.
+        assert found["Available"]["message"] not in done.stdout
+        return True
+
+    eventually(look, SENTENCES_LIMIT_MS, "sentences", retry_on=(AssertionError, KeyError))
