@@ -1,4 +1,4 @@
-"""`strandline describe` and `status` of a real cluster: dead brokers, and why not."""
+"""`strandline describe` and `status` of a real cluster: dead brokers, and what may not be read."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -44,9 +45,12 @@ def world(
         control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
-def run_verb(world: World, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a verb, as administrator."""
-    where = [f"--kubeconfig={world.group.control_plane.kubeconfig}", "-n", world.group.namespace]
+def run_verb(
+    world: World, *words: str, kubeconfig: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a verb, as administrator unless another kubeconfig is given."""
+    chosen = kubeconfig or world.group.control_plane.kubeconfig
+    where = [f"--kubeconfig={chosen}", "-n", world.group.namespace]
     return subprocess.run(
         [sys.executable, "-m", "strandline_cli", *words, *where],
         env={**os.environ, "PATH": f"{programs()}:{os.environ['PATH']}"},
@@ -92,6 +96,52 @@ def test_a_name_that_is_not_there_ends_with_a_sentence(world: World) -> None:
     assert done.stderr == (
         f"strandline describe: replicatedtopics: there is no other; there is {TOPIC}\n"
     )
+
+
+def viewer(world: World) -> Path:
+    """Return the kubeconfig of a person who may see what the chart's role view allows, and pods."""
+    plane, namespace = world.group.control_plane, world.group.namespace
+    (allowed,) = [
+        item["rules"]
+        for item in objects.rendered(objects.CRDS_CHART)
+        if item["metadata"]["name"] == "strandline-view"
+    ]
+    pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}
+    metadata = {"name": "viewer", "namespace": namespace}
+    rbac = "rbac.authorization.k8s.io"
+    head = {"apiVersion": f"{rbac}/v1", "metadata": metadata}
+    role = {"apiGroup": rbac, "kind": "Role", "name": "viewer"}
+    plane.apply(
+        [
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
+            {**head, "kind": "Role", "rules": [*allowed, pods]},
+            {
+                **head,
+                "kind": "RoleBinding",
+                "roleRef": role,
+                "subjects": [{"kind": "ServiceAccount", **metadata}],
+            },
+        ]
+    )
+    return plane.service_account_kubeconfig(namespace, "viewer")
+
+
+def test_a_person_who_may_not_read_events_gets_the_rest_of_the_page(world: World) -> None:
+    cluster, namespace = objects.CLUSTER, world.group.namespace
+    done = run_verb(world, "describe", "cluster", cluster, kubeconfig=viewer(world))
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"Cluster {cluster}"
+    why = (
+        f'User "system:serviceaccount:{namespace}:viewer" cannot list resource "events" '
+        f'in API group "" in the namespace "{namespace}"'
+    )
+    assert lines[-2:] == ["Not read", f"  events could not be read: {why}"]
+    # Objects and pods are there: no pod of these brokers has a node.
+    (row,) = [line.split() for line in lines if line.startswith(f"{cluster}-0 ") and "safe" in line]
+    assert row[1:3] == ["not", "scheduled"]
+    assert any(line.split()[:2] == [TOPIC, cluster] for line in lines)
+    assert "Last Events" not in lines
 
 
 def test_status_prints_the_sentence_of_each_condition_that_is_amiss(world: World) -> None:
