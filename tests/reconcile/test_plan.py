@@ -110,6 +110,11 @@ def test_former_config_maps_beyond_a_number_are_looked_at_the_oldest_first() -> 
     ]
 
 
+UNCLEAN = {"uncleanLeaderElection": True}
+ALLOW_UNCLEAN = (
+    "kubectl patch replicatedtopic orders --type=merge -p "
+    '\'{"spec":{"uncleanLeaderElection":true}}\''
+)
 NOT_COUNTED = "the operator may not list nodes; set spec.spread.nodes to choose"
 
 
@@ -327,18 +332,10 @@ def test_new_partitions_are_created_by_the_pass_that_raises_the_number() -> None
 @pytest.mark.parametrize(
     ("reason", "spec", "shown", "command"),
     [
-        (
-            "UncleanLastReplica",
-            {},
-            "UncleanLastReplica",
-            (
-                "kubectl patch replicatedtopic orders --type=merge -p "
-                '\'{"spec":{"uncleanLeaderElection":true}}\''
-            ),
-        ),
-        ("UncleanLastReplica", {"uncleanLeaderElection": True}, "PartitionsOffline", ""),
+        ("UncleanLastReplica", {}, "UncleanLastReplica", ALLOW_UNCLEAN),
+        ("UncleanLastReplica", UNCLEAN, "PartitionsOffline", "orders-1 (UncleanLastReplica)"),
         ("StateLost", {}, "StateLost", "strandline recover orders-1 --without IDS"),
-        ("NoLiveIsrMember", {}, "PartitionsOffline", ""),
+        ("NoLiveIsrMember", {}, "PartitionsOffline", "orders-1 (waits for broker 0 or 1 or 2)"),
     ],
 )
 def test_a_topic_without_leaders_names_the_command_that_helps(
