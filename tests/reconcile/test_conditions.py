@@ -174,7 +174,7 @@ def test_the_order_in_which_conditions_are_stored_is_no_difference() -> None:
 def test_a_refused_action_of_a_cluster_is_told_once_and_until_it_succeeds() -> None:
     world = running(led(0, isr=[0, 1, 2]))
     conditions_after(world, planned(world))
-    status, event = planned(world, now=LATER, refusal=REFUSAL)
+    event, status = planned(world, now=LATER, refusal=REFUSAL)
     assert isinstance(status, ApplyStatus)
     assert status.body["metadata"]["resourceVersion"] == "7"
     assert isinstance(event, PostEvent)
@@ -203,7 +203,7 @@ def test_a_refused_action_of_a_cluster_is_told_once_and_until_it_succeeds() -> N
 def test_a_refused_action_is_told_of_while_other_actions_wait() -> None:
     """The plan that tells of a refusal writes nothing else: it would be refused again."""
     plan = planned(World(cluster()), refusal=REFUSAL)
-    assert [type(action) for action in plan] == [ApplyStatus, PostEvent]
+    assert [type(action) for action in plan] == [PostEvent, ApplyStatus]
 
 
 # --- pods --------------------------------------------------------------------------------
