@@ -71,7 +71,8 @@ def read(kubernetes: Kubernetes) -> NamespaceFound:
             if kind in NEEDED:
                 raise
             unread.append(f"{kind} could not be read: {str(error).rpartition(': ')[2]}")
-    return NamespaceFound(objects=found, unread=unread, volumes=status.volumes_of(kubernetes))
+    volumes = status.volumes_of(kubernetes, found["brokers"])
+    return NamespaceFound(objects=found, unread=unread, volumes=volumes)
 
 
 def topic_page(found: NamespaceFound, name: str, now: datetime) -> list[str]:

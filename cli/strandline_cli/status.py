@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
 from strandline.kube.objects import topic_id_of
 
+from .assignments import rack_of
 from .cluster_view import HTTP_PORT
 from .commands import CommandFailed
 from .kubectl import ApiProxy, Kubernetes, Object
@@ -34,11 +36,11 @@ def show_status(kubernetes: Kubernetes) -> None:
     show(TOPIC_COLUMNS, [topic_row(each) for each in topics], left=TOPIC_COLUMNS)
     if amiss := why_not_all([*clusters, *topics]):
         print("", *amiss, sep="\n")
-    if volumes := volumes_of(kubernetes):
+    if brokers := kubernetes.get("brokers")["items"]:
         print()
-        now = datetime.now(UTC)
-        rows = [volume_row(broker, volume, now) for broker, volume in volumes.items()]
-        show(VOLUME_COLUMNS, rows, left=VOLUME_COLUMNS)
+        volumes = volumes_of(kubernetes, brokers)
+        columns, rows = broker_table(brokers, volumes, datetime.now(UTC))
+        show(columns, rows, left=columns)
     taken = {topic_id_of(each) for each in topics}
     for cluster in clusters:
         # A topic that is on its way back stays listed until it has all of its Partitions.
@@ -50,15 +52,14 @@ def show_status(kubernetes: Kubernetes) -> None:
             print(f"and {more} more")
 
 
-def volumes_of(kubernetes: Kubernetes) -> dict[str, VolumeSeen | None]:
+def volumes_of(kubernetes: Kubernetes, brokers: Sequence[Object]) -> dict[str, VolumeSeen | None]:
     """Return the volume of each broker, None for one whose metrics cannot be read."""
-    brokers = [each["metadata"]["name"] for each in kubernetes.get("brokers")["items"]]
-    if not brokers:
+    found: dict[str, VolumeSeen | None] = dict.fromkeys(map(_name_of, brokers))
+    if not found:
         return {}
-    found: dict[str, VolumeSeen | None] = dict.fromkeys(brokers)
     proxy = ApiProxy(kubernetes)
     try:
-        for broker in brokers:
+        for broker in found:
             pod = f"/api/v1/namespaces/{kubernetes.namespace}/pods/{broker}:{HTTP_PORT}"
             with suppress(OSError, CommandFailed, ValueError, KeyError):
                 text = proxy.get(f"{pod}/proxy/metrics", limit_seconds=METRICS_LIMIT_SECONDS)
@@ -66,6 +67,22 @@ def volumes_of(kubernetes: Kubernetes) -> dict[str, VolumeSeen | None]:
     finally:
         proxy.close()
     return found
+
+
+def broker_table(
+    brokers: Sequence[Object], volumes: Mapping[str, VolumeSeen | None], now: datetime
+) -> tuple[Row, list[Row]]:
+    """Return the columns and lines of brokers and their volumes; racks where a broker has one."""
+    rows = [volume_row(name, volumes[name], now) for name in map(_name_of, brokers)]
+    racks = [rack_of(each) for each in brokers]
+    if not any(racks):
+        return VOLUME_COLUMNS, rows
+    columns = (VOLUME_COLUMNS[0], "RACK", *VOLUME_COLUMNS[1:])
+    return columns, [(row[0], rack or "-", *row[1:]) for row, rack in zip(rows, racks, strict=True)]
+
+
+def _name_of(found: Object) -> str:
+    return str(found["metadata"]["name"])
 
 
 def cluster_row(cluster: Object) -> Row:

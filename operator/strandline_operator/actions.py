@@ -174,14 +174,15 @@ class ApplyStatus:
 class PostEvent:
     """Post a Kubernetes Event about an object: a warning, or news that one is over.
 
-    With is_once the same words about an object are one Event, however often they are posted.
+    The same words about an object are one Event for one value of once, however often they are
+    posted; each post is an Event of its own where it is "".
     """
 
     about: ObjectRef
     reason: str
     message: str
     is_warning: bool = True
-    is_once: bool = False
+    once: str = ""
 
     def __str__(self) -> str:
         return f"tell about {self.about}: {self.message}"

@@ -209,15 +209,15 @@ class Applier:
         return is_new
 
     async def _post(self, event: PostEvent) -> None:
-        words = f"{event.about.uid} {event.reason} {event.message}"
-        suffix = uuid.uuid5(uuid.NAMESPACE_OID, words).hex if event.is_once else uuid.uuid4().hex
+        words = f"{event.about.uid} {event.reason} {event.message} {event.once}"
+        suffix = uuid.uuid5(uuid.NAMESPACE_OID, words).hex if event.once else uuid.uuid4().hex
         body = resources.event(
             event, namespace=self._namespace, now=self._now(), suffix=suffix[:16]
         )
         try:
             await self._api.create(kinds.EVENT.resource, self._namespace, body)
         except CoordinationError as error:
-            if event.is_once and isinstance(error, StoreConflict):
+            if event.once and isinstance(error, StoreConflict):
                 return  # it is there: an operator was killed right after it
             # The status says the same; an Event that is refused must not end the pass before it.
             _log.warning("event not posted", extra=fields(about=str(event), cause=str(error)))

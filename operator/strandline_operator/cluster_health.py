@@ -22,6 +22,7 @@ from .conditions import (
     listed,
     min_isr_met,
     reconciled,
+    without_leader,
 )
 from .disruption import disruption_allowed
 from .observed import DesiredCluster, ObservedCluster
@@ -81,7 +82,7 @@ def _available(observed: ObservedCluster) -> Readiness:
     if not observed.has_controller:
         return Readiness(reason="NoController", message="no broker has become the controller yet")
     offline = [
-        each.name
+        without_leader(each)
         for each in observed.partitions
         if each.state is None or each.state.leader == NO_LEADER
     ]

@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from strandline.kube.api import Object
-from strandline.model import PartitionState, StoredPartition
+from strandline.model import (
+    NO_LEADER,
+    STATE_LOST,
+    UNCLEAN_LAST_REPLICA,
+    PartitionState,
+    StoredPartition,
+)
 
 from .observed import FoundStatus
 
@@ -114,6 +120,23 @@ def in_sync(state: PartitionState) -> str:
     return (
         f"ISR {sorted(state.isr_ids)} of {sorted(state.replicas)}, min {state.min_insync_replicas}"
     )
+
+
+def without_leader(partition: StoredPartition) -> str:
+    """Name a partition without a leader, and what it waits for, as far as its status says.
+
+    The return of one of the brokers is enough: members of the last ISR and eligible leaders have
+    every committed record, and the controller keeps none among them that lost data (ADR 0030).
+    """
+    state = partition.state
+    if state is None or state.leader != NO_LEADER:
+        return partition.name
+    if state.reason in {STATE_LOST, UNCLEAN_LAST_REPLICA}:
+        return f"{partition.name} ({state.reason})"
+    brokers = sorted(entry.broker_id for entry in state.candidates)
+    if not brokers:
+        return partition.name
+    return f"{partition.name} (waits for broker {' or '.join(map(str, brokers))})"
 
 
 def listed(names: Iterable[str]) -> str:

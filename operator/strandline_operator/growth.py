@@ -90,16 +90,13 @@ def too_small(
     return Readiness(ready=True, reason=reason, message=message)
 
 
-def events(desired: DesiredCluster, observed: ObservedCluster) -> list[Action]:
+def events(desired: DesiredCluster, observed: ObservedCluster) -> list[PostEvent]:
     """Return an Event if the last volume has become large enough."""
     before = observed.status.conditions.get(VOLUMES_TOO_SMALL)
     if before is None or before.reason != GROWING or too_small(desired, observed, None):
         return []
     message = f"all volumes have at least spec.storage.size, which is {desired.storage_size}"
-    told_of = PostEvent(
-        about=desired.ref, reason=VOLUMES_GROWN, message=message, is_warning=False, is_once=True
-    )
-    return [told_of]
+    return [PostEvent(about=desired.ref, reason=VOLUMES_GROWN, message=message, is_warning=False)]
 
 
 def volumes(desired: DesiredCluster, observed: ObservedCluster) -> Mapping[BrokerId, Object]:

@@ -66,6 +66,7 @@ class NamespaceWork:
         self._besides = [
             asyncio.create_task(self.reconciler.resync()),
             asyncio.create_task(self.reconciler.tell_news()),
+            asyncio.create_task(self.reconciler.follow_nodes()),
         ]
 
     async def end(self) -> None:

@@ -2,7 +2,7 @@
 
 Kept by `reconcile`. Nodes are in no namespace and change all the time, so they are listed, by the
 one verb that the chart's ClusterRole gives, and only if a pod is on a node that is not known yet,
-or after a resync.
+or after a resync. The few nodes that brokers are on are read again from time to time.
 """
 
 from __future__ import annotations
@@ -51,6 +51,27 @@ class Nodes:
             self.external_ips = dict.fromkeys(nodes, "") | found
             self.labels = {kinds.name_of(each): _labels(each) for each in listed.items}
             self._is_old = False
+
+    async def have_changed(self, nodes: Collection[str]) -> bool:
+        """Read these nodes again, if nodes may be listed; tell whether one of them has changed.
+
+        Each is asked for by its name: of a large Kubernetes those few cost no more than of a small
+        one. One that is gone is no change: where it was holds until its pod is on another.
+
+        Raises:  CoordinationError; what was known stays
+        """
+        async with self._lock:
+            ips, labels = self.external_ips, self.labels
+            if ips is None or labels is None:
+                return False
+            for name in sorted(nodes):
+                chosen = {"fieldSelector": f"metadata.name={name}"}
+                found = await self._api.list(kinds.NODE.resource, "", selector=chosen)
+                for node in found.items:
+                    ips, labels = {**ips, name: external_ip(node)}, {**labels, name: _labels(node)}
+            is_changed = (ips, labels) != (self.external_ips, self.labels)
+            self.external_ips, self.labels = ips, labels
+            return is_changed
 
 
 def external_ip(node: Object) -> str:

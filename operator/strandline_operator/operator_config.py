@@ -34,6 +34,9 @@ RESYNC_MS: Final = 300_000
 deletion that a watch missed."""
 RACKS_MS: Final = 1_000
 """Pause before a topic that waits for its brokers' racks is looked at again."""
+NODES_MS: Final = 10_000
+"""Pause before the nodes of brokers are read again, if anyone asks for their labels or addresses:
+no watch tells of nodes."""
 CAUSES_MS: Final = 10_000
 """Pause before the operator asks again why brokers are not ready: no watch tells of Events."""
 CREATE_ATTEMPTS: Final = 40

@@ -94,16 +94,15 @@ def plan_cluster(
     is_decided = obstacle is None or not spread.is_new
     if is_decided:
         status["spread"] = spread.status
-    # Before the status that takes its reason away: an operator may be killed between the two.
-    actions += growth.events(desired, observed)
-    actions += end_events(desired, observed)
-    actions += rack_events(desired, observed)
-    actions += status_actions(desired.ref, observed.status, status, amiss, refusal)
-    if obstacle is None:
-        actions += versions.events(desired, choice)
-    if is_decided and spread.is_new:
-        actions.append(_spread_event(desired.ref, spread))
-    actions += _volume_events(desired, observed)
+    told = [
+        *growth.events(desired, observed),
+        *end_events(desired, observed),
+        *rack_events(desired, observed),
+        *(versions.events(desired, choice) if obstacle is None else ()),
+        *([_spread_event(desired.ref, spread)] if is_decided and spread.is_new else ()),
+        *_volume_events(desired, observed),
+    ]
+    actions += status_actions(desired.ref, observed.status, status, amiss, refusal, events=told)
     # The last: a budget that closed meanwhile ends the pass.
     return actions + _restart_actions(desired, step)
 
@@ -213,7 +212,7 @@ def _former_config_maps(
     return sorted(former, key=lambda each: (each.created_at, each.ref.name))
 
 
-def _volume_events(desired: DesiredCluster, observed: ObservedCluster) -> list[Action]:
+def _volume_events(desired: DesiredCluster, observed: ObservedCluster) -> list[PostEvent]:
     """Return an Event if the first volume has become full, or if the last one has room again."""
     was_full = VOLUMES_FULL in observed.status.conditions
     if observed.full_brokers and not was_full:

@@ -63,8 +63,9 @@ def plan_topic(
     else:
         actions = _plan_partitions(desired, observed, observed.cluster, now)
     if observed.copies and COPIED not in observed.status.conditions:
-        message = copies_message(observed)
-        actions.append(PostEvent(about=desired.ref, reason=COPIED, message=message))
+        message, once = copies_message(observed), observed.status.resource_version
+        # First, as in `status_actions`: the status takes its reason away.
+        return [PostEvent(about=desired.ref, reason=COPIED, message=message, once=once), *actions]
     return actions
 
 

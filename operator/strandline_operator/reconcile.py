@@ -299,12 +299,33 @@ class Reconciler:
         if key.kind == kinds.TOPIC.kind:
             topic = self.cache.topic(key.name)
             name = topic[0].cluster if topic and self._wants_racks(topic[0]) else ""
-        found = self.cache.cluster(name)
+        nodes = self._nodes_asked_for(name)
+        if nodes is not None:
+            await self._nodes.look_for(nodes)
+
+    def _nodes_asked_for(self, cluster: str) -> set[str] | None:
+        """Return the nodes of a cluster's brokers, None if nobody asks what they are like."""
+        found = self.cache.cluster(cluster)
         if found is None:
-            return
-        for nodes in (external.nodes_asked_for(*found), racks.nodes_asked_for(*found)):
-            if nodes is not None:
-                await self._nodes.look_for(nodes)
+            return None
+        for_addresses, for_racks = external.nodes_asked_for(*found), racks.nodes_asked_for(*found)
+        return for_racks if for_addresses is None else for_addresses
+
+    async def follow_nodes(self) -> None:
+        """Read the nodes of brokers again and again, as no watch shows them; never returns."""
+        while True:
+            await asyncio.sleep(operator_config.NODES_MS / 1000)
+            if not self.queue.has_lease:
+                continue
+            names = (each.ref.name for each in self.cache.clusters())
+            asked = {each: nodes for each in names if (nodes := self._nodes_asked_for(each))}
+            try:
+                is_changed = await self._nodes.have_changed(set().union(*asked.values()))
+            except CoordinationError as error:
+                _log.debug("nodes not read", extra=fields(cause=str(error)))
+                continue
+            for cluster in asked if is_changed else ():
+                self._add(kinds.CLUSTER, cluster)
 
     def resync_now(self) -> None:
         """List everything again soon: watches may have missed something."""

@@ -33,8 +33,10 @@ from .conditions import (
     VOLUMES_TOO_SMALL,
     Readiness,
     condition,
+    listed,
     min_isr_met,
     reconciled,
+    without_leader,
 )
 from .disruption import restart_of
 from .observed import DesiredCluster, DesiredTopic, FoundStatus, ObservedCluster, ObservedTopic
@@ -171,7 +173,7 @@ def partition_counts(partitions: Iterable[StoredPartition], total: int) -> dict[
     """Count partitions; one without a leader, a status or an object is offline."""
     found = list(partitions)
     states = _states(found)
-    online = sum(state.leader != NO_LEADER for state in states)
+    online = sum(map(_has_leader, states))
     return {
         "total": total,
         "online": online,
@@ -181,6 +183,10 @@ def partition_counts(partitions: Iterable[StoredPartition], total: int) -> dict[
         "atMinIsr": sum(len(state.isr) == state.min_insync_replicas for state in states),
         "moving": sum(each.state is not None and _moves(each, each.state) for each in found),
     }
+
+
+def _has_leader(state: PartitionState) -> bool:
+    return state.leader != NO_LEADER
 
 
 def _moves(partition: StoredPartition, state: PartitionState) -> bool:
@@ -233,6 +239,9 @@ def _offline(
             f"{topic.ref.name}-{lost[0]} --without IDS"
         )
         return Readiness(reason=STATE_LOST, message=message)
+    waiting = [each for each in partitions.values() if each.state and not _has_leader(each.state)]
+    if waiting:
+        message += f"; without one: {listed(map(without_leader, waiting))}"
     return Readiness(reason="PartitionsOffline", message=message)
 
 

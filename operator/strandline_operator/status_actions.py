@@ -1,9 +1,16 @@
-"""The write of a status that changed, and the Event of a new refusal.
+"""The write of a status that changed, and the Events of what it tells, before it.
+
+The status takes the reason of an Event away, and an operator may be killed between two writes: so
+the Event comes first. A pass that posts it again, because the status was not written, names the
+same version of the object, and it stays one Event.
 
 Pure; called by `plan` and `plan_topics`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
 
 from strandline.kube.api import Object
 
@@ -19,16 +26,18 @@ def status_actions(
     status: Object,
     readiness: Readiness | None,
     refusal: Readiness | None,
+    *,
+    events: Iterable[PostEvent] = (),
 ) -> list[Action]:
-    """Return the status write if the status changed, and an Event for a new refusal."""
-    if found.shows(status):
-        return []
-    reason = status["conditions"][0]["reason"]
-    # A write without an answer may have landed: what it raised must not be taken back.
-    version = found.resource_version if refusal is not None else ""
-    body = resources.status_of(owner, status, resource_version=version)
-    actions: list[Action] = [ApplyStatus(body=body, reason=reason)]
-    before = found.conditions.get(READY)
-    if readiness is not None and readiness.refused and (before is None or before.reason != reason):
-        actions.append(PostEvent(about=owner, reason=reason, message=readiness.message))
-    return actions
+    """Return these Events, one for a new refusal, and the status write if the status changed."""
+    told, written = list(events), list[Action]()
+    if not found.shows(status):
+        reason = status["conditions"][0]["reason"]
+        # A write without an answer may have landed: what it raised must not be taken back.
+        version = found.resource_version if refusal is not None else ""
+        body = resources.status_of(owner, status, resource_version=version)
+        written = [ApplyStatus(body=body, reason=reason)]
+        before, is_refused = found.conditions.get(READY), readiness and readiness.refused
+        if readiness and is_refused and (before is None or before.reason != reason):
+            told.append(PostEvent(about=owner, reason=reason, message=readiness.message))
+    return [*(replace(each, once=found.resource_version) for each in told), *written]

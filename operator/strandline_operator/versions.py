@@ -23,7 +23,7 @@ from strandline.kube.api import Object
 from strandline.model import BrokerId
 
 from . import kinds
-from .actions import Action, PostEvent
+from .actions import PostEvent
 from .conditions import Readiness
 from .observed import DesiredCluster, ObservedCluster, Ownership
 from .operator_config import VERSION_PATTERN, OperatorConfig
@@ -95,7 +95,7 @@ def choose(
     return VersionChoice(wanted=wanted, kept=kept)
 
 
-def events(desired: DesiredCluster, choice: VersionChoice) -> list[Action]:
+def events(desired: DesiredCluster, choice: VersionChoice) -> list[PostEvent]:
     """Return an Event if the brokers of a cluster get another image than they have."""
     if not choice.kept.image or choice.wanted.image == choice.kept.image:
         return []

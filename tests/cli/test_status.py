@@ -1,8 +1,12 @@
-"""What `strandline status` shows of clusters with an external listener."""
+"""What `strandline status` shows of clusters with an external listener, and of brokers."""
 
 from __future__ import annotations
 
-from strandline_cli.status import outside_row
+from datetime import UTC, datetime
+from typing import Any
+
+from strandline_cli.status import broker_table, outside_row
+from strandline_cli.volumes import GIB, VOLUME_COLUMNS, VolumeSeen
 
 
 def test_addresses_outside_are_listed() -> None:
@@ -16,3 +20,24 @@ def test_addresses_outside_are_listed() -> None:
     seen = {**bare, "status": {"conditions": conditions, "externalListener": servers}}
     addresses = "192.0.2.1:30092,192.0.2.2:30092"
     assert outside_row(seen) == ("orders", addresses, "AllBrokersAdvertised")
+
+
+def broker(number: int, **spec: str) -> dict[str, Any]:
+    return {"metadata": {"name": f"demo-{number}"}, "spec": {"brokerId": number, **spec}}
+
+
+def test_brokers_are_shown_with_their_racks_once_one_has_one() -> None:
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    volume = VolumeSeen(
+        total_bytes=2 * GIB, free_bytes=GIB, is_full=False, fills_in_seconds=float("inf")
+    )
+    volumes = {"demo-0": volume, "demo-1": None}
+    shown = ("2.0 GiB", "50%", "not at the present rate")
+    without = broker_table([broker(0), broker(1)], volumes, now)
+    assert without == (
+        VOLUME_COLUMNS,
+        [("demo-0", *shown), ("demo-1", "not reached", "", "")],
+    )
+    columns, rows = broker_table([broker(0, rack="zone-b"), broker(1)], volumes, now)
+    assert columns == ("BROKER", "RACK", *VOLUME_COLUMNS[1:])
+    assert rows == [("demo-0", "zone-b", *shown), ("demo-1", "-", "not reached", "", "")]

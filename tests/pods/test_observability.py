@@ -130,17 +130,33 @@ def test_prometheus_has_samples_of_every_row_that_brokers_export(observed: Obser
     assert found - declared - parts == set()
 
 
-def test_prometheus_scrapes_each_second_under_its_own_account(observed: Observed) -> None:
-    calm = f'up{{job="strandline"}}[{COUNTED_MS}ms]'
+def pods_scraped_each_second(observed: Observed, job: str) -> set[str]:
+    """Return the pods of a job, all of which responded to scrapes at the interval before faults."""
+    calm = f'up{{job="{job}"}}[{COUNTED_MS}ms]'
     calm_ms = observed.started_ms + COUNTED_MS
     series = query(observed.cluster, observed.namespace, calm, at_ms=calm_ms)
-    assert len({each["metric"]["pod"] for each in series}) == BROKERS
     for each in series:
         times_ms = [at_seconds * 1000 for at_seconds, _ in each["values"]]
         pauses_ms = [later - earlier for earlier, later in itertools.pairwise(times_ms)]
         # A busy machine delays single scrapes, so the median pause shows the interval.
         assert abs(statistics.median(pauses_ms) - INTERVAL_MS) <= JITTER_MS, each
         assert len(times_ms) >= COUNTED_MS // INTERVAL_MS // 2, each
+        assert statistics.median(int(is_up) for _, is_up in each["values"]) == 1, each
+    return {each["metric"]["pod"] for each in series}
+
+
+def test_prometheus_scrapes_the_operator_each_second(observed: Observed) -> None:
+    (pod,) = pods_scraped_each_second(observed, "strandline-operator")
+    assert pod.startswith(f"{RELEASE}-operator-")
+    (passes,) = observed.query(
+        f'sum by (pod) ({names.OPERATOR_RECONCILES_TOTAL.name}{{job="strandline-operator"}})'
+    )
+    assert passes["metric"] == {"pod": pod}
+    assert float(passes["value"][1]) > 0
+
+
+def test_prometheus_scrapes_each_second_under_its_own_account(observed: Observed) -> None:
+    assert len(pods_scraped_each_second(observed, "strandline")) == BROKERS
     account = f"system:serviceaccount:{observed.namespace}:{RELEASE}-prometheus"
     can = observed.cluster.kubectl(
         "auth", "can-i", "list", "pods", f"--as={account}", "-n", observed.namespace

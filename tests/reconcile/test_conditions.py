@@ -125,7 +125,30 @@ def test_a_cluster_with_an_offline_partition_is_not_ready_and_names_it() -> None
     world = running(led(0, isr=[0, 1, 2]), led(1, isr=[0, 1], leader=-1))
     found = conditions_after(world, planned(world))
     assert shown(found)["Ready"] == shown(found)["Available"] == "False PartitionsOffline"
-    assert found["Available"]["message"] == "1 of 2 partitions have no leader: orders-1"
+    assert found["Available"]["message"] == (
+        "1 of 2 partitions have no leader: orders-1 (waits for broker 0 or 1)"
+    )
+
+
+def test_what_partitions_without_a_leader_wait_for_is_told_within_a_bound() -> None:
+    none = {"leader": -1, "isr": [], "isrBrokerEpochs": []}
+    eligible = {"elr": [2, 0], "elrBrokerEpochs": [1, 1]}
+    states = [{**led(n, isr=[1], leader=-1)["status"], "reason": "NoLive"} for n in range(15)]
+    states[1] |= {**none, **eligible}
+    states[2] |= eligible
+    states[3] |= none
+    states[4]["reason"] = "UncleanLastReplica"
+    states[5]["reason"] = "StateLost"
+    world = running(*({**led(n, isr=[1]), "status": each} for n, each in enumerate(states)))
+    message = conditions_after(world, planned(world))["Available"]["message"]
+    assert message == (
+        "15 of 15 partitions have no leader: orders-0 (waits for broker 1), "
+        "orders-1 (waits for broker 0 or 2), orders-10 (waits for broker 1), "
+        "orders-11 (waits for broker 1), orders-12 (waits for broker 1), "
+        "orders-13 (waits for broker 1), orders-14 (waits for broker 1), "
+        "orders-2 (waits for broker 0 or 1 or 2), orders-3, orders-4 (UncleanLastReplica) "
+        "and 5 more"
+    )
 
 
 def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
@@ -151,7 +174,7 @@ def test_the_order_in_which_conditions_are_stored_is_no_difference() -> None:
 def test_a_refused_action_of_a_cluster_is_told_once_and_until_it_succeeds() -> None:
     world = running(led(0, isr=[0, 1, 2]))
     conditions_after(world, planned(world))
-    status, event = planned(world, now=LATER, refusal=REFUSAL)
+    event, status = planned(world, now=LATER, refusal=REFUSAL)
     assert isinstance(status, ApplyStatus)
     assert status.body["metadata"]["resourceVersion"] == "7"
     assert isinstance(event, PostEvent)
@@ -180,7 +203,7 @@ def test_a_refused_action_of_a_cluster_is_told_once_and_until_it_succeeds() -> N
 def test_a_refused_action_is_told_of_while_other_actions_wait() -> None:
     """The plan that tells of a refusal writes nothing else: it would be refused again."""
     plan = planned(World(cluster()), refusal=REFUSAL)
-    assert [type(action) for action in plan] == [ApplyStatus, PostEvent]
+    assert [type(action) for action in plan] == [PostEvent, ApplyStatus]
 
 
 # --- pods --------------------------------------------------------------------------------

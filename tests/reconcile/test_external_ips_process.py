@@ -46,11 +46,13 @@ def test_brokers_get_the_external_ips_of_their_nodes_and_follow_their_pods(
     last = nodes.add("d", ExternalIP="192.0.2.4")
     bind(operator, "default-0", last)
     wait_wanted(operator, 0, "192.0.2.4")
-    # An operator that starts reads what changed meanwhile; a running one at its next resync.
+    # An operator that starts reads what changed meanwhile, and a running one what changes.
     operator.stop()
     nodes.tell(last, ExternalIP="192.0.2.5")
     operator.start()
     wait_wanted(operator, 0, "192.0.2.5")
+    nodes.tell(last, ExternalIP="192.0.2.6")
+    wait_wanted(operator, 0, "192.0.2.6")
     listen(operator, {"nodeAddress": None})
     wait_wanted(operator, 0, "")
     assert not [each for each in operator.failures() if "/brokers/" in each]

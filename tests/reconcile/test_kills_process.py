@@ -15,11 +15,13 @@ from tests.reconcile.killed_operator import run_killed_after_each_write
 from tests.reconcile.test_conditions import led
 from tests.reconcile.test_operator_process import names, reason, topic
 from tests.reconcile.test_pods_process import patch_status
+from tests.reconcile.test_refusals_process import events
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
 PARTITIONS = "partitions.strandline.dev"
 WITHIN_MS = 60_000
+INVALID = "InvalidReplicationFactor"
 GROWTH_KILLS_MIN = 5
 """As many as there are new Partitions."""
 
@@ -34,7 +36,7 @@ def status(operator: OperatorProcess, kind: str, name: str) -> dict[str, Any]:
     return dict((operator.get(kind, name) or {}).get("status", {}))
 
 
-def test_an_operator_killed_after_each_of_its_writes_grows_a_topic(
+def test_an_operator_killed_after_each_of_its_writes_grows_a_topic_and_tells_of_a_wrong_one(
     operator: OperatorProcess, tmp_path: Path
 ) -> None:
     start(operator)
@@ -43,11 +45,14 @@ def test_an_operator_killed_after_each_of_its_writes_grows_a_topic(
     def begin() -> None:
         patch = '{"spec":{"partitions":6}}'
         operator.kubectl("patch", "rtopic", "orders", "--type=merge", "-p", patch)
+        operator.kubectl("apply", "-f", "-", stdin=topic("wrong", replicationFactor=5))
 
     def is_done() -> bool:
         cluster = status(operator, "bc", "default")
         return (
-            len(operator.list(PARTITIONS)) == 6
+            reason(operator, "wrong") == INVALID
+            and len(events(operator, "wrong", INVALID)) == 1
+            and len(operator.list(PARTITIONS)) == 6
             and cluster["partitions"]["total"] == 6
             and status(operator, "rtopic", "orders")["partitions"]["total"] == 6
         )

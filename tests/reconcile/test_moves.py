@@ -66,7 +66,7 @@ def test_a_replication_factor_that_no_cluster_has_moves_nothing() -> None:
     world.perform(topic_plan(world))
     found = world.get(kinds.TOPIC, "orders")
     world.put({**found, "spec": {**found["spec"], "replicationFactor": 4}})
-    status, *others = topic_plan(world)
+    *others, status = topic_plan(world)
     assert isinstance(status, ApplyStatus)
     assert not [each for each in others if isinstance(each, MovePartition)]
     assert status.body["status"]["conditions"][0]["reason"] == "InvalidReplicationFactor"

@@ -110,6 +110,11 @@ def test_former_config_maps_beyond_a_number_are_looked_at_the_oldest_first() -> 
     ]
 
 
+UNCLEAN = {"uncleanLeaderElection": True}
+ALLOW_UNCLEAN = (
+    "kubectl patch replicatedtopic orders --type=merge -p "
+    '\'{"spec":{"uncleanLeaderElection":true}}\''
+)
 NOT_COUNTED = "the operator may not list nodes; set spec.spread.nodes to choose"
 
 
@@ -126,8 +131,8 @@ def test_a_new_cluster_gets_everything_in_the_order_of_need() -> None:
         "apply Broker default-2: it is missing",
         "apply PodDisruptionBudget default-brokers: it is missing",
         "apply StatefulSet default: it is missing",
-        "status of BrokerCluster default: BrokersNotReady",
         f"tell about BrokerCluster default: spread over nodes is Preferred: {NOT_COUNTED}",
+        "status of BrokerCluster default: BrokersNotReady",
     ]
 
 
@@ -175,7 +180,7 @@ def test_a_foreign_object_is_not_touched(owner: Manifest | None, reason: str) ->
     references = [] if owner is None else [{**owner, "apiVersion": "v1", "controller": True}]
     foreign = made(kinds.SERVICE, "default-brokers", {}, ownerReferences=references)
     plan = cluster_plan(World(cluster(), foreign))
-    assert sentences(plan)[0] == f"status of BrokerCluster default: {reason}"
+    assert sentences(plan)[-1] == f"status of BrokerCluster default: {reason}"
     assert not any(isinstance(action, ApplyObject) for action in plan)
 
 
@@ -226,7 +231,7 @@ def test_a_cluster_created_again_adopts_what_runs_and_keeps_its_brokers() -> Non
     smaller["metadata"]["uid"] = "uid-smaller"
     world.put(smaller)
     plan = cluster_plan(world)
-    assert sentences(plan)[0] == "status of BrokerCluster default: BrokersLeftOut"
+    assert sentences(plan)[-1] == "status of BrokerCluster default: BrokersLeftOut"
     assert not any(isinstance(action, ApplyObject) for action in plan)
     world.perform(plan)
     assert cluster_plan(world) == [], "it does not give replicas away, as one that shrinks does"
@@ -272,11 +277,11 @@ def test_the_first_topic_without_a_cluster_creates_the_default_one() -> None:
 def test_any_other_missing_cluster_is_reported(reference: str, config: OperatorConfig) -> None:
     plan = topic_plan(World(topic(clusterRef=reference)), config=config)
     assert sentences(plan) == [
-        "status of ReplicatedTopic orders: ClusterMissing",
         (
             f"tell about ReplicatedTopic orders: there is no BrokerCluster {reference}; create it, "
             "or a topic without spec.clusterRef"
         ),
+        "status of ReplicatedTopic orders: ClusterMissing",
     ]
 
 
@@ -288,10 +293,10 @@ def test_of_two_topics_of_one_second_the_one_with_partitions_keeps_the_name() ->
     assert later["metadata"]["uid"] < "uid-orders"
     assert later["metadata"]["creationTimestamp"] == "2026-01-01T00:00:00Z"
     plan = topic_plan(world, "a-later")
-    assert sentences(plan)[0] == "status of ReplicatedTopic a-later: Conflict"
+    assert sentences(plan)[-1] == "status of ReplicatedTopic a-later: Conflict"
     assert sentences(topic_plan(world)) == ["status of ReplicatedTopic orders: PartitionsOffline"]
     world.put(topic())
-    assert sentences(topic_plan(world, "a-later"))[0].endswith("a-later: Conflict")
+    assert sentences(topic_plan(world, "a-later"))[-1].endswith("a-later: Conflict")
 
 
 def test_a_cluster_that_brokers_have_partitions_of_is_not_created_by_the_operator() -> None:
@@ -299,8 +304,8 @@ def test_a_cluster_that_brokers_have_partitions_of_is_not_created_by_the_operato
     led["metadata"]["labels"] = {"strandline.dev/cluster": "default"}
     assert isinstance(topic_plan(World(topic(), led))[0], CreateCluster)
     plan = topic_plan(World(topic(), {**led, "status": COMPLETE["Partition"]["status"]}))
-    assert sentences(plan)[0] == "status of ReplicatedTopic orders: ClusterLost"
-    assert sentences(plan)[1] == (
+    assert sentences(plan)[-1] == "status of ReplicatedTopic orders: ClusterLost"
+    assert sentences(plan)[0] == (
         "tell about ReplicatedTopic orders: BrokerCluster default is gone, but brokers have its "
         "partitions, such as other-0; create it again as it was"
     )
@@ -327,18 +332,10 @@ def test_new_partitions_are_created_by_the_pass_that_raises_the_number() -> None
 @pytest.mark.parametrize(
     ("reason", "spec", "shown", "command"),
     [
-        (
-            "UncleanLastReplica",
-            {},
-            "UncleanLastReplica",
-            (
-                "kubectl patch replicatedtopic orders --type=merge -p "
-                '\'{"spec":{"uncleanLeaderElection":true}}\''
-            ),
-        ),
-        ("UncleanLastReplica", {"uncleanLeaderElection": True}, "PartitionsOffline", ""),
+        ("UncleanLastReplica", {}, "UncleanLastReplica", ALLOW_UNCLEAN),
+        ("UncleanLastReplica", UNCLEAN, "PartitionsOffline", "orders-1 (UncleanLastReplica)"),
         ("StateLost", {}, "StateLost", "strandline recover orders-1 --without IDS"),
-        ("NoLiveIsrMember", {}, "PartitionsOffline", ""),
+        ("NoLiveIsrMember", {}, "PartitionsOffline", "orders-1 (waits for broker 0 or 1 or 2)"),
     ],
 )
 def test_a_topic_without_leaders_names_the_command_that_helps(
@@ -352,8 +349,8 @@ def test_a_topic_without_leaders_names_the_command_that_helps(
         found = world.get(kinds.PARTITION, f"orders-{number}")
         world.put({**found, "status": state})
     plan = topic_plan(world)
-    assert sentences(plan)[0] == f"status of ReplicatedTopic orders: {shown}"
-    action = plan[0]
+    assert sentences(plan)[-1] == f"status of ReplicatedTopic orders: {shown}"
+    action = plan[-1]
     assert isinstance(action, ApplyStatus)
     message = action.body["status"]["conditions"][0]["message"]
     assert message.startswith("2 of 3 partitions have a leader")
@@ -463,11 +460,11 @@ def test_of_two_topics_with_one_name_the_younger_is_refused() -> None:
     world = World(cluster(), older, younger)
     plan = topic_plan(world, "orders")
     assert sentences(plan) == [
-        "status of ReplicatedTopic orders: Conflict",
         (
             "tell about ReplicatedTopic orders: ReplicatedTopic zebra is older and has the name "
             "orders already"
         ),
+        "status of ReplicatedTopic orders: Conflict",
     ]
     world.perform(plan)
     assert topic_plan(world, "orders") == []
@@ -484,11 +481,11 @@ def test_one_name_in_two_clusters_is_no_conflict() -> None:
 def test_more_replicas_than_brokers_are_refused() -> None:
     plan = topic_plan(World(cluster(), topic(replicationFactor=5)))
     assert sentences(plan) == [
-        "status of ReplicatedTopic orders: InvalidReplicationFactor",
         (
             "tell about ReplicatedTopic orders: spec.replicationFactor is 5, but cluster default "
             "has 3 brokers"
         ),
+        "status of ReplicatedTopic orders: InvalidReplicationFactor",
     ]
 
 

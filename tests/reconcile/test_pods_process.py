@@ -196,21 +196,28 @@ def test_an_eviction_is_refused_while_the_budget_is_closed(operator: OperatorPro
         status = {"phase": "Running", "conditions": held}
         patch_status(operator, "pod", f"default-{number}", status)
 
-    def evict() -> str:
+    def evict(pod: str) -> str:
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
-            "metadata": {"name": "default-1", "namespace": operator.namespace},
+            "metadata": {"name": pod, "namespace": operator.namespace},
             "deleteOptions": {"dryRun": ["All"]},
         }
-        path = f"/api/v1/namespaces/{operator.namespace}/pods/default-1/eviction"
+        path = f"/api/v1/namespaces/{operator.namespace}/pods/{pod}/eviction"
         try:
             operator.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(body))
         except CommandError as error:
             return str(error)
         return ""
 
-    operator.wait_for("an eviction that is allowed", lambda: evict() == "")
+    refusal = "would violate the pod's disruption budget"
+    operator.wait_for("an eviction that is allowed", lambda: evict("default-1") == "")
     tight = {**led(0, isr=[0, 1])["status"], "leaderEpoch": 0, "partitionEpoch": 0}
     patch_status(operator, PARTITIONS, "orders-0", {**tight, "recovery": "Clean"})
-    operator.wait_for("a refusal", lambda: "would violate the pod's disruption budget" in evict())
+    operator.wait_for("a refusal", lambda: refusal in evict("default-1"))
+
+    # A pod that is not ready serves nobody: the closed budget does not keep it on its node.
+    unready = [{"type": "Ready", "status": "False"}]
+    patch_status(operator, "pod", "default-2", {"conditions": unready})
+    assert evict("default-2") == ""
+    assert refusal in evict("default-1")

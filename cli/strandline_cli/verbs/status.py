@@ -29,7 +29,7 @@ VERB = Verb(
     summary="show clusters, topics, volumes, and topics that could be brought back",
     text="""\
 A volume is full when clients are refused, at log.dir.fill.max; its time is that at the rate of the
-last ten minutes.
+last ten minutes. Brokers are shown with their racks once one of them has one.
 
 Topics that could be brought back are those that brokers have logs of and no ReplicatedTopic has the
 id of: deleted ones, whose logs lie in the trash, and ones whose object was lost or restored with
