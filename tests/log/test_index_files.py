@@ -117,7 +117,7 @@ def without_index(workshop: Workshop) -> PartitionLog:
     return log
 
 
-def before_the_first_rename(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
+def before_the_first_rename(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Let a thread act while the first writer of an index file is about to put it in its place."""
     rename, threads = os.rename, [threading.Thread(target=act)]
 
