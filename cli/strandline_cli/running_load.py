@@ -52,6 +52,8 @@ SCAN_LIMIT_SECONDS = 300.0
 END_SECONDS = 120.0
 """Longer than a send may wait for its acknowledgement, and the reading at the end."""
 FIRST_ACK_SECONDS = 60.0
+REPLACED_SECONDS = 60.0
+"""A Job replaces a lost pod after ten seconds, and the next one after twenty."""
 POLL_SECONDS = 0.5
 
 
@@ -221,10 +223,11 @@ def look(kubernetes: Kubernetes, name: str) -> LoadSeen:
 def end(kubernetes: Kubernetes, name: str) -> LoadSeen:
     """End a load and wait until it has read all that was acknowledged.
 
+    A pod that was lost a moment ago is replaced first: its figures go on in the next one.
     Raises:  CommandFailed if it is not there, does not run, or does not end in time
     """
     try:
-        seen = look(kubernetes, name)
+        seen = _look_once_replaced(kubernetes, name)
     except ConfigError as error:
         raise CommandFailed(str(error)) from error
     if seen.exit_code is None:
@@ -304,6 +307,25 @@ def _in_sync(kubernetes: Kubernetes, seen: LoadSeen) -> dict[int, frozenset[Brok
         for each in found
         if each["spec"]["topicName"] == seen.summary["topic"]
     }
+
+
+def _look_once_replaced(kubernetes: Kubernetes, name: str) -> LoadSeen:
+    """Return what a load has seen; while a lost pod is being replaced, wait for the next one."""
+    deadline = time.monotonic() + REPLACED_SECONDS
+    while True:
+        try:
+            return look(kubernetes, name)
+        except CommandFailed:
+            if time.monotonic() >= deadline or not _lost_a_pod(kubernetes, name):
+                raise
+        time.sleep(POLL_SECONDS)
+
+
+def _lost_a_pod(kubernetes: Kubernetes, name: str) -> bool:
+    """Tell whether a pod of a load is going, or has gone, without the load's end."""
+    pods = kubernetes.get("pods", "-l", f"{LOAD_LABEL}={name}")["items"]
+    is_going = any("deletionTimestamp" in each["metadata"] for each in pods)
+    return is_going or any(each["status"].get("failed", 0) for each in _jobs(kubernetes, name))
 
 
 def _jobs(kubernetes: Kubernetes, name: str) -> list[Object]:

@@ -22,6 +22,8 @@ _log = logging.getLogger(__name__)
 
 ASKED_MAX: Final = 3
 """Pods and claims whose Events are read in one pass; the others mostly have the same cause."""
+WAITS_FOR_POD: Final = ("WaitForFirstConsumer", "WaitForPodScheduled")
+"""Reasons of Events about a claim that gets its volume where its pod gets a node."""
 
 
 class CauseReader:
@@ -53,13 +55,16 @@ class CauseReader:
         for name in pod.claims:
             claim = claims.get(name)
             phase = "missing" if claim is None else str((claim.get("status") or {}).get("phase"))
-            if phase != "Bound":
-                # Kubernetes tells of a claim that nobody can fill in Events that are no warnings.
-                event = await self._event("PersistentVolumeClaim", name)
-                cause = event or pod.cause
-                return f"pod {pod.name} waits for claim {name}, which is {phase}" + (
-                    f": {cause}" if cause else ""
-                )
+            if phase == "Bound":
+                continue
+            # Kubernetes tells of a claim that nobody can fill in Events that are no warnings.
+            event = await self._event("PersistentVolumeClaim", name)
+            if pod.cause and event.startswith(WAITS_FOR_POD):
+                break
+            cause = event or pod.cause
+            return f"pod {pod.name} waits for claim {name}, which is {phase}" + (
+                f": {cause}" if cause else ""
+            )
         cause = pod.cause or await self._event("Pod", pod.name, type="Warning")
         return f"pod {pod.name}: {cause}" if cause else ""
 

@@ -72,7 +72,7 @@ def actions(desired: DesiredCluster, observed: ObservedCluster) -> list[Action]:
 def too_small(
     desired: DesiredCluster, observed: ObservedCluster, obstacle: Readiness | None
 ) -> Readiness | None:
-    """Judge the volumes: which are smaller than wanted, and what is waited for; None if none is.
+    """Judge the volumes: which are smaller than wanted, and why they stay so; None if none is.
 
     obstacle is what keeps the operator from its work.
     """
@@ -85,9 +85,10 @@ def too_small(
     if not small:
         return None
     message = f"spec.storage.size is {desired.storage_size}: {listed(small)}"
-    is_refused = obstacle is not None and obstacle.reason == VOLUMES_CANNOT_GROW
-    reason = VOLUMES_CANNOT_GROW if is_refused else GROWING
-    return Readiness(ready=True, reason=reason, message=message)
+    if obstacle is not None and obstacle.reason == VOLUMES_CANNOT_GROW:
+        message = f"{message}; {obstacle.message}"
+        return Readiness(ready=True, reason=VOLUMES_CANNOT_GROW, message=message)
+    return Readiness(ready=True, reason=GROWING, message=message)
 
 
 def events(desired: DesiredCluster, observed: ObservedCluster) -> list[PostEvent]:

@@ -186,6 +186,25 @@ def test_a_load_whose_pod_is_deleted_goes_on_with_its_figures(installed: Install
     assert "pod 2 of this load" in ended
 
 
+def test_a_load_that_is_stopped_while_its_pod_is_replaced_keeps_its_figures(
+    installed: Installed,
+) -> None:
+    kubernetes, name = installed.kubernetes, "drained"
+    where = (f"--topic={TOPIC}", f"--name={name}", f"--image={installed.images['client']}")
+    printed(installed, "load", "start", *where)
+
+    def is_carried() -> LoadSeen:
+        found = look(kubernetes, name)
+        assert found.summary["acked"] > 500, found
+        return found
+
+    before = eventually(is_carried, LIMIT_MS, "acknowledgements")
+    kubernetes.kubectl("delete", "pod", before.pod)
+    ended = printed(installed, "load", "stop", f"--name={name}")
+    assert "pod 2 of this load" in ended
+    assert "lost 0, duplicated 0, out of order 0" in ended
+
+
 def test_a_crash_loop_is_told_with_the_last_words_of_the_container(installed: Installed) -> None:
     kubernetes, name = installed.kubernetes, "default-2"
     damage = ("sh", "-c", f"echo damaged > {DATA_PATH}/meta.json")

@@ -192,7 +192,9 @@ def test_a_refused_growth_names_class_and_remedy_and_leaves_the_stateful_set() -
     world.perform(planned(world, refused))
     shown = {each["type"]: each["reason"] for each in status(world)["conditions"]}
     assert shown["Reconciled"] == shown["Stalled"] == shown["Ready"] == "VolumesCannotGrow"
-    assert too_small(world)[0] == "VolumesCannotGrow"
+    reason, message = too_small(world)
+    assert reason == "VolumesCannotGrow"
+    assert message.endswith(f"has 1Gi and asks for 1Gi; {refused.message}")
     assert template_of(world) == "1Gi"
     grow(world, "1Gi")
     assert [text for text in sentences(world) if "tell" in text] == []

@@ -12,6 +12,7 @@ import pytest
 from tests.reconcile.conftest import OperatorProcess
 from tests.reconcile.test_conditions import led
 from tests.reconcile.test_operator_process import apply_orders, ready, topic
+from tests.reconcile.test_pod_settings_process import apply
 from tests.reconcile.test_refusals_process import conditions, events, shown
 from tests.support.commands import REPOSITORY, CommandError
 from tests.support.control_plane import ControlPlane
@@ -141,6 +142,30 @@ def test_pods_are_named_with_what_keeps_them_and_with_the_node_that_they_share(
     )
     message = conditions(operator, "default", "bc")["SpreadMet"]["message"]
     assert f"default-0 and default-2 on here.{operator.namespace}" in message
+
+
+@pytest.fixture
+def late_class(control_plane: ControlPlane, namespace: str) -> Iterator[str]:
+    """Provide a StorageClass whose volumes wait for a node for the pod, as most platforms' do."""
+    name = f"late.{namespace}"
+    head = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
+    late = {"provisioner": "strandline.test/none", "volumeBindingMode": "WaitForFirstConsumer"}
+    control_plane.apply({**head, **late})
+    yield name
+    control_plane.kubectl("delete", "storageclass", name)
+
+
+def test_a_pod_without_a_node_is_told_of_although_its_claim_waits_for_the_pod(
+    operator: OperatorProcess, late_class: str
+) -> None:
+    storage = {"size": "1Gi", "storageClassName": late_class}
+    apply(operator, "default", storage=storage)
+    claim = "pod default-0 waits for claim data-default-0, which is Pending: WaitForPodScheduled: "
+    wait_for_sentence(operator, claim)
+    unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    said = "0/4 nodes are available"
+    patch_status(operator, "pod", "default-0", {"conditions": [{**unplaced, "message": said}]})
+    wait_for_sentence(operator, f"pod default-0: Unschedulable: {said}", "pod default-1 waits for")
 
 
 def test_the_budget_follows_min_isr_and_changes_are_events(operator: OperatorProcess) -> None:
