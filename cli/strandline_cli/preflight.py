@@ -26,6 +26,9 @@ NEEDED = (
 """Verb and resource that the demo cannot do without, and where, if not in the whole cluster."""
 OURS = "strandline.dev/demo"
 """Label of the namespace that the demo made; another one is neither used nor removed."""
+LEVEL = {"pod-security.kubernetes.io/enforce": "restricted"}
+"""Label that sets the pod security level of the demo's namespace. It is the strictest one, so all
+that the demo starts gets along with whatever a cluster has for others."""
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 NOT_READY = "node.kubernetes.io/not-ready"
 BROKERS = 3
@@ -88,9 +91,9 @@ def check_namespace(kubernetes: Kubernetes) -> None:
 
 
 def make_namespace(kubernetes: Kubernetes) -> None:
-    """Make the namespace with the label that lets a later demo remove it."""
+    """Make the namespace with a known level, and the label that lets a later demo remove it."""
     name = kubernetes.namespace
-    labelled: Object = {"name": name, "labels": {OURS: "true"}}
+    labelled: Object = {"name": name, "labels": {OURS: "true", **LEVEL}}
     kubernetes.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": labelled})
 
 

@@ -6,13 +6,15 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from strandline_cli import preflight
 from strandline_cli.commands import RunFailed
 from strandline_cli.kubectl import Kubernetes
-from tests.support.commands import programs
+from tests.support.cluster import RESTRICTED
+from tests.support.commands import CommandError, programs
 from tests.support.control_plane import ControlPlane
 
 NAMESPACE = "strandline-demo"
@@ -141,6 +143,27 @@ def test_a_namespace_that_no_demo_made_is_not_touched(
         preflight.check_namespace(users)
     preflight.make_namespace(users)
     preflight.check_namespace(users)
+
+
+@pytest.mark.processes
+def test_the_namespace_of_the_demo_takes_restricted_pods_alone(
+    plane: ControlPlane, users: Kubernetes
+) -> None:
+    preflight.make_namespace(users)
+    plane.kubectl("create", "serviceaccount", "theirs", "-n", NAMESPACE)
+    pod: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "theirs", "namespace": NAMESPACE},
+        "spec": {
+            "serviceAccountName": "theirs",
+            "containers": [{"name": "theirs", "image": "x", "securityContext": {}}],
+        },
+    }
+    with pytest.raises(CommandError, match='violates PodSecurity "restricted'):
+        plane.kubectl("apply", "--dry-run=server", "-f", "-", stdin=json.dumps(pod))
+    pod["spec"]["containers"][0]["securityContext"] = RESTRICTED
+    plane.kubectl("apply", "--dry-run=server", "-f", "-", stdin=json.dumps(pod))
 
 
 @pytest.mark.parametrize(("answer", "goes_on"), [("y", True), ("Yes", True), ("", False)])
