@@ -2,8 +2,9 @@
 
     python -m strandline_analysis.job --prometheus URL [--start T] [--end T] --out DIR
 
-Runs in one process (local mode). The exit code is 0, 1 if Prometheus cannot be read, or 2 if there
-are no two scrapes of one target, or no sample of a partition, in the range.
+Runs in one process (local mode). The exit code is 0, 1 if Prometheus cannot be read, 2 if there
+are no two scrapes of one target, or no sample of a partition, in the range, or 3 if the samples
+tell of less than --coverage-min of the partitions' time; with 3 all tables are written.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from . import read
 from .html_report import page
 from .html_report.words import Range
 from .lake import read_lake
+from .outcome import NO_DATA, UNREADABLE, known_share, outcome
 from .prometheus_http import ReadFailed
 from .report import text_report
 from .run_lengths import GAP_INTERVALS
@@ -38,7 +40,6 @@ from .tables import ANALYSES
 from .task import PAGE_MARK, UP, Task, add_options, check_prometheus, task_of
 
 SUMMARY: Final = "summary.json"
-OK, UNREADABLE, NO_DATA = 0, 1, 2
 FEW_SCRAPES: Final = 20_000
 """Of fewer scrapes Spark's plans take longer than the rows: three brokers each second for hours."""
 PLANS_OF_FEW: Final = {
@@ -162,14 +163,19 @@ def _analysed(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
     if task.print_page:
         packed = gzip.compress(report.encode(), mtime=0)
         sys.stdout.write(f"{PAGE_MARK}{base64.b64encode(packed).decode()}\n")
-    facts = {"startMs": task.start_ms, "endMs": task.end_ms, "scrapeIntervalMs": interval_ms}
+    facts = {
+        "startMs": task.start_ms,
+        "endMs": task.end_ms,
+        "scrapeIntervalMs": interval_ms,
+        "coverage": known_share(rows["slo"]),
+    }
     write_tables(task.out, tables, report=report, facts=facts)
     watch.ended("report and files")
     sys.stdout.write(f"The report for a browser is {task.out / page.NAME}\n")
-    if not rows["isr_intervals"]:
-        sys.stderr.write(f"{task.origin} holds no sample of a partition in this range\n")
-        return NO_DATA
-    return OK
+    code, sentence = outcome(task, isr_intervals=rows["isr_intervals"], slo=rows["slo"])
+    if sentence:
+        sys.stderr.write(f"{sentence}\n")
+    return code
 
 
 def in_order(rows: pa.Table) -> pa.Table:
@@ -188,7 +194,7 @@ def flat(rows: pa.Table) -> pa.Table:
 
 
 def write_tables(
-    out: Path, tables: Mapping[str, pa.Table], *, report: str, facts: Mapping[str, int]
+    out: Path, tables: Mapping[str, pa.Table], *, report: str, facts: Mapping[str, float]
 ) -> None:
     """Write each table as Parquet and CSV, and the page, replacing earlier ones; then the summary.
 

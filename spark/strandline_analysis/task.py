@@ -19,6 +19,8 @@ from .read_options import HOUR_MS, OptionInvalid, Piece, Transport, read_options
 from .remote_read import read_series
 
 CORES: Final = 2
+COVERAGE_MIN: Final = 0.5
+"""Of less the tables tell too little for anyone to act on them."""
 PAGE_MARK: Final = "page "
 """Start of the line of --print-page; the page as base64 of gzip follows."""
 UP: Final = "up"
@@ -43,6 +45,8 @@ class Task:
     cores: int = CORES
     lag_time_max_ms: int = LAG_TIME_MAX_MS
     """replica.lag.time.max.ms of the brokers."""
+    coverage_min: float = COVERAGE_MIN
+    """Share of the partitions' time, 0 to 1, that must be known for the run to count as done."""
     executors: Executors | None = None
     """Pods that do the work; without any it is done here, on so many cores."""
     bearer_token_file: str = ""
@@ -85,6 +89,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--transport", choices=ways, default=usual, help="json: no stale markers")
     lag, usual_lag = "--lag-time-max-ms", LAG_TIME_MAX_MS
     parser.add_argument(lag, type=int, default=usual_lag, metavar="MS", help="of the brokers")
+    known, usual_share = "--coverage-min", COVERAGE_MIN
+    share = "of the partitions' time, 0 to 1; exit code 3 if less is known"
+    parser.add_argument(known, type=float, default=usual_share, metavar="SHARE", help=share)
     parser.add_argument("--cores", type=int, default=CORES, help=f"Spark's threads ({CORES})")
     pods = "JSON of the chart: pods do the work"
     parser.add_argument("--executors", type=Path, metavar="FILE", help=pods)
@@ -110,6 +117,8 @@ def task_of(given: argparse.Namespace) -> Task:
         raise argparse.ArgumentError(None, "the range is empty: start must be before end")
     if given.lag_time_max_ms < 1:
         raise argparse.ArgumentError(None, "lag-time-max-ms must be at least 1")
+    if not 0 <= given.coverage_min <= 1:
+        raise argparse.ArgumentError(None, "coverage-min must be between 0 and 1")
     if given.cores < 1:
         raise argparse.ArgumentError(None, "cores must be at least 1")
     task = Task(
@@ -124,6 +133,7 @@ def task_of(given: argparse.Namespace) -> Task:
         all_tables=given.all_tables,
         cores=given.cores,
         lag_time_max_ms=given.lag_time_max_ms,
+        coverage_min=given.coverage_min,
         executors=executors,
         bearer_token_file=given.bearer_token_file,
         ca_file=given.ca_file,

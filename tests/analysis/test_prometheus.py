@@ -130,7 +130,8 @@ def test_the_job_reads_analyses_and_writes(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from strandline_analysis.job import NO_DATA, OK, TABLE_MARK, analyse
+    from strandline_analysis.job import TABLE_MARK, analyse
+    from strandline_analysis.outcome import NO_DATA, OK
     from strandline_analysis.task import Task
 
     history = PartitionTimeline()
@@ -152,6 +153,7 @@ def test_the_job_reads_analyses_and_writes(
         out=tmp_path / "out",
         print_tables=True,
         all_tables=True,
+        coverage_min=0.0,
     )
     assert analyse(spark, task, Stopwatch()) == OK
     printed = capsys.readouterr().out
@@ -169,6 +171,9 @@ def test_the_job_reads_analyses_and_writes(
     ]
     check_files(tmp_path / "out", tables)
     assert f"The report for a browser is {tmp_path / 'out' / 'report.html'}" in printed
+
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["coverage"] == 0.0  # nothing tells of the sizes of ISRs
 
     nothing = Task(prometheus=prometheus.url, start_ms=0, end_ms=1000, out=tmp_path / "none")
     assert analyse(spark, nothing, Stopwatch()) == NO_DATA

@@ -42,6 +42,7 @@ def test_token_and_ca_reach_the_data_source() -> None:
         (("--end", "1000"), "the range is empty: start must be before end"),
         (("--start", "2026-01-01T00:00:00"), "2026-01-01T00:00:00 has no time zone"),
         (("--cores", "0"), "cores must be at least 1"),
+        (("--coverage-min", "1.01"), "coverage-min must be between 0 and 1"),
     ],
 )
 def test_a_wrong_wish_is_refused_with_a_sentence(arguments: tuple[str, ...], said: str) -> None:

@@ -14,6 +14,8 @@ from strandline import names
 from strandline.config.timing import SAFE
 from strandline.names import MetricKind
 from strandline_analysis.executors import BLOCK_PORT, DRIVER_PORT, Executors
+from strandline_analysis.outcome import LITTLE_KNOWN, NO_DATA
+from strandline_analysis.task import COVERAGE_MIN
 from tests.chart import rendered
 from tests.support import dashboard
 from tests.support.commands import CommandError
@@ -134,6 +136,11 @@ def test_the_analysis_job_connects_to_prometheus_alone() -> None:
     assert "--start=2026-01-01T00:00:00Z" in args
     assert not [each for each in args if each.startswith("--end")]
     assert f"--lag-time-max-ms={SAFE.replica_lag_time_max_ms}" in args
+    assert f"--coverage-min={COVERAGE_MIN}" in args
+    (rule,) = found["Job", "strandline-tuesday"]["spec"]["podFailurePolicy"]["rules"]
+    assert rule["action"] == "FailJob"
+    assert rule["onExitCodes"]["values"] == [NO_DATA, LITTLE_KNOWN]
+    assert rule["onExitCodes"]["containerName"] == pod["containers"][0]["name"]
     faults = found["ConfigMap", "strandline-tuesday"]["data"]["faults.json"]
     assert json.loads(faults) == [{"name": "a", "atMs": 1790000000123}]
 
@@ -290,6 +297,7 @@ def test_the_rate_interval_is_grafanas(
         "analysis.name=Upper",
         "analysis.deadlineSeconds=1",
         "analysis.lagTimeMaxMs=0",
+        "analysis.coverageMin=1.5",
         "analysis.prometheusUrl=nowhere",
         "dashboards.colour=red",
     ],
