@@ -76,6 +76,7 @@ def main(folder: Path) -> int:
             out=Path(scratch) / "out",
             prometheus=f"http://{LOOPBACK}:{server.server_port}",
             transport=Transport.JSON,
+            coverage_min=0.0,
         )
         classes = folder / java_process.CLASSES
         java = java_process.start(folder, [f"-XX:ArchiveClassesAtExit={classes}"])

@@ -2,7 +2,8 @@
 
     python -m strandline_analysis.ingest --prometheus URL --lake DIR [--start T] [--end T]
 
-Run it again and again, one at a time: it goes on where it was, and lands whole slices alone.
+Run it again and again: it goes on where it was, lands whole slices alone, and waits while another
+one lands in the same lake. The exit code is 0, or 1 if that one does not end.
 """
 
 from __future__ import annotations
@@ -12,19 +13,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from .job import READ_METRICS
 from .lake import ingest
-from .lake_slices import Lake, founded
+from .lake_slices import Lake, LakeRefused, founded
 from .read_options import HOUR_MS, MINUTE_MS, read_options
 from .session import local_session
-from .task import CORES, moment_ms
+from .task import CORES, moment_ms, span_ms
 
 LAG_MS: Final = MINUTE_MS
 """Age at which samples are taken to have arrived: several scrapes, and a slow one."""
+KEEP: Final = "30d"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,8 @@ class IngestTask:
     source: dict[str, str]
     """Options of the data source beside range, metrics and slices."""
     end_ms: int
+    keep_ms: int
+    """What is older than so much before the newest slice's end goes."""
     cores: int = CORES
 
 
@@ -49,15 +53,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         task = task_of(parser.parse_args(arguments))
     except argparse.ArgumentError as error:
         parser.error(str(error))
+    try:
+        with task.lake.locked() as before:
+            lake = _landed(replace(task, lake=before))
+    except LakeRefused as refusal:
+        sys.stderr.write(f"{refusal}\n")
+        return 1
+    landed = (lake.end_ms - before.end_ms) // lake.slice_ms
+    sys.stdout.write(f"{lake.folder}: {landed} slices of {lake.slice_ms} ms landed\n")
+    return 0
+
+
+def _landed(task: IngestTask) -> Lake:
+    """Land what is missing, let go what is old, and return the lake then."""
     with tempfile.TemporaryDirectory(prefix="strandline-ingest-") as folder:
         spark = local_session(cores=task.cores, folder=Path(folder))
         try:
             lake = ingest(spark, task.lake, task.source, end_ms=task.end_ms)
         finally:
             spark.stop()
-    landed = (lake.end_ms - task.lake.end_ms) // lake.slice_ms
-    sys.stdout.write(f"{lake.folder}: {landed} slices of {lake.slice_ms} ms landed\n")
-    return 0
+    return lake.trimmed(task.keep_ms)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -67,6 +82,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--start", metavar="TIME", help="of a new lake; two hours before end")
     parser.add_argument("--end", metavar="TIME", help="exclusive; a minute ago")
     parser.add_argument("--slice-ms", type=int, default=2 * HOUR_MS, help="length of a slice")
+    parser.add_argument("--keep", default=KEEP, metavar="TIME", help=f"of the lake ({KEEP})")
     parser.add_argument("--bearer-token-file", default="", metavar="FILE", help="for Prometheus")
     parser.add_argument("--ca-file", default="", metavar="FILE", help="CA of an https URL")
     parser.add_argument("--cores", type=int, default=CORES, help=f"Spark's threads ({CORES})")
@@ -87,13 +103,14 @@ def task_of(given: argparse.Namespace) -> IngestTask:
         end_ms = moment_ms(given.end) if given.end else time.time_ns() // 1_000_000 - LAG_MS
         start_ms = moment_ms(given.start) if given.start else end_ms - 2 * HOUR_MS
         ranged = {"start_ms": str(start_ms), "end_ms": str(end_ms), "slice_ms": str(given.slice_ms)}
+        keep_ms = span_ms(given.keep)
         # Before a folder is made, and before Spark, whose start takes many seconds.
         read_options({**source, **ranged, "metrics": ",".join(READ_METRICS)})
         lake = founded(given.lake, metrics=READ_METRICS, start_ms=start_ms, slice_ms=given.slice_ms)
     # OptionInvalid and LakeRefused are among them.
     except ValueError as error:
         raise argparse.ArgumentError(None, str(error)) from error
-    return IngestTask(lake=lake, source=source, end_ms=end_ms, cores=given.cores)
+    return IngestTask(lake=lake, source=source, end_ms=end_ms, keep_ms=keep_ms, cores=given.cores)
 
 
 if __name__ == "__main__":

@@ -9,17 +9,14 @@ nothing, and what Prometheus has forgotten stays.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from . import schema
-from .lake_slices import Lake
+from .lake_slices import SLICE, Lake
 from .read import FORMAT
-
-SLICE: Final = "slice_ms"
-"""Column of the folders: the begin of the slice of a sample."""
 
 
 def ingest(spark: SparkSession, lake: Lake, source: Mapping[str, Any], *, end_ms: int) -> Lake:

@@ -5,20 +5,32 @@ Called by `lake`, and by `task` before Spark starts. A lake is a folder:
     lake.json      its metrics, the length of its slices, and the range that is complete
     samples/       plain samples in the shape of schema.SAMPLES, a folder by metric and slice
     checkpoint/    Spark's own, how far the ingest has come
+    ingest.lock    empty, locked by the ingest that runs
 
-Invariant: samples of the complete range never change; it only grows, by whole slices.
+Invariant: samples of the complete range never change; it grows at its end and shrinks at its
+begin, by whole slices.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Iterable
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 FACTS: Final = "lake.json"
+LOCK: Final = "ingest.lock"
+LOCK_SECONDS: Final = 600.0
+"""Longer than an ingest of a few slices, which others wait for."""
+LOCK_POLL_SECONDS: Final = 0.5
+SLICE: Final = "slice_ms"
+"""Column of the folders: the begin of the slice of a sample."""
 
 
 class LakeRefused(ValueError):
@@ -66,6 +78,41 @@ class Lake:
         lake = replace(self, end_ms=end_ms)
         lake.write()
         return lake
+
+    def trimmed(self, keep_ms: int) -> Lake:
+        """Forget whole slices, so that at least the newest keep_ms stay; return the lake then.
+
+        The note goes first: what a killed run leaves behind is read by nobody, and the next one
+        removes it.
+        """
+        begin = max(self.start_ms, (self.end_ms - keep_ms) // self.slice_ms * self.slice_ms)
+        lake = replace(self, start_ms=begin)
+        if begin > self.start_ms:
+            lake.write()
+        for slices in self.samples.glob(f"*/{SLICE}=*"):
+            if int(slices.name.partition("=")[2]) < begin:
+                shutil.rmtree(slices)
+        return lake
+
+    @contextmanager
+    def locked(self, *, seconds: float = LOCK_SECONDS) -> Iterator[Lake]:
+        """Let nobody else of this machine land here meanwhile; yield the lake as it is then.
+
+        Raises:  LakeRefused if somebody else does so for all of these seconds
+        """
+        deadline = time.monotonic() + seconds
+        with (self.folder / LOCK).open("w") as held:
+            while True:
+                try:
+                    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() >= deadline:
+                        raise LakeRefused(
+                            f"{self.folder}: another ingest lands there; wait for its end"
+                        ) from None
+                time.sleep(LOCK_POLL_SECONDS)
+            yield opened(self.folder)
 
     def write(self) -> None:
         """Replace lake.json."""

@@ -33,6 +33,6 @@ def outcome(task: Task, *, isr_intervals: Sequence[Row], slo: Sequence[Row]) -> 
         return OK, ""
     return LITTLE_KNOWN, (
         f"the samples tell of {share:.1%} of the partitions' time in this range, and "
-        f"--coverage-min asks for {task.coverage_min:.1%}: a metric is missing, or targets were not "
-        "scraped all the time; the table coverage (--all-tables) tells which and when"
+        f"--coverage-min asks for {task.coverage_min:.1%}: a metric is missing, or targets were "
+        "not scraped all the time; the table coverage (--all-tables) tells which and when"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +24,8 @@ COVERAGE_MIN: Final = 0.5
 """Of less the tables tell too little for anyone to act on them."""
 PAGE_MARK: Final = "page "
 """Start of the line of --print-page; the page as base64 of gzip follows."""
+SPAN_UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": HOUR_MS, "d": 24 * HOUR_MS}
+SPAN: Final = re.compile("(?P<count>[0-9]{1,6})(?P<unit>[smhd])")
 UP: Final = "up"
 """Prometheus's own series: one sample for each scrape of each target."""
 
@@ -76,8 +79,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     samples = parser.add_mutually_exclusive_group(required=True)
     samples.add_argument("--prometheus", metavar="URL")
     samples.add_argument("--lake", type=Path, metavar="DIR", help="what the ingest has landed")
-    parser.add_argument("--start", metavar="TIME", help="RFC 3339 or epoch ms; an hour before end")
-    parser.add_argument("--end", metavar="TIME", help="exclusive; now")
+    begin = parser.add_mutually_exclusive_group()
+    begin.add_argument("--start", metavar="TIME", help="RFC 3339 or epoch ms; an hour before end")
+    begin.add_argument("--window", metavar="TIME", help="before the end, as in 30m, 6h or 7d")
+    parser.add_argument("--end", metavar="TIME", help="exclusive; now, or the end of the lake")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR")
     parser.add_argument("--faults", type=Path, metavar="FILE", help="JSON list of injected faults")
     parser.add_argument("--print-tables", action="store_true", help="print each as JSON too")
@@ -104,10 +109,9 @@ def task_of(given: argparse.Namespace) -> Task:
         what the data source does not accept, or what the lake lacks
     """
     try:
-        end_ms = moment_ms(given.end) if given.end else time.time_ns() // 1_000_000
-        start_ms = moment_ms(given.start) if given.start else end_ms - HOUR_MS
-        faults = tuple(read_faults(given.faults)) if given.faults else ()
         lake = opened(given.lake) if given.lake else None
+        start_ms, end_ms = _range(given, lake)
+        faults = tuple(read_faults(given.faults)) if given.faults else ()
         executors = read_executors(given.executors) if given.executors else None
         if executors is not None:
             driver_pod()
@@ -150,6 +154,21 @@ def task_of(given: argparse.Namespace) -> Task:
     return task
 
 
+def _range(given: argparse.Namespace, lake: Lake | None) -> tuple[int, int]:
+    """Return begin and end; a window reaches no further back than the lake does."""
+    now_ms = time.time_ns() // 1_000_000
+    usual_end_ms = now_ms if lake is None else lake.end_ms
+    end_ms = moment_ms(given.end) if given.end else usual_end_ms
+    if given.start:
+        return moment_ms(given.start), end_ms
+    start_ms = end_ms - (span_ms(given.window) if given.window else HOUR_MS)
+    if lake is None:
+        return start_ms, end_ms
+    if lake.end_ms <= lake.start_ms:
+        raise LakeRefused(f"{lake.folder} holds no complete slice yet: land one first")
+    return max(start_ms, lake.start_ms), end_ms
+
+
 def check_prometheus(task: Task) -> None:
     """Ask Prometheus for one ms of samples, before Spark starts and hides a refusal in its own.
 
@@ -172,3 +191,14 @@ def moment_ms(text: str) -> int:
     if moment.tzinfo is None:
         raise ValueError(f"{text} has no time zone")
     return round(moment.astimezone(UTC).timestamp() * 1000)
+
+
+def span_ms(text: str) -> int:
+    """Return the ms of a length of time such as 30m, 6h or 7d.
+
+    Raises:  ValueError on anything else, and on nothing
+    """
+    found = SPAN.fullmatch(text)
+    if found is None or int(found["count"]) == 0:
+        raise ValueError(f"{text!r} is no length of time: 30m, 6h and 7d are some")
+    return int(found["count"]) * SPAN_UNITS_MS[found["unit"]]

@@ -119,10 +119,12 @@ def test_the_lake_gives_the_tables_of_prometheus(
 ) -> None:
     import pyarrow.parquet
 
-    from strandline_analysis.job import OK, REPORTED, analyse
+    from strandline_analysis.job import REPORTED, analyse
+    from strandline_analysis.outcome import OK
     from strandline_analysis.task import Task
 
-    task = Task(start_ms=START_MS, end_ms=END_MS, out=tmp_path / "lake", lake=lake)
+    ranged = {"start_ms": START_MS, "end_ms": END_MS}
+    task = Task(**ranged, out=tmp_path / "lake", lake=lake, coverage_min=0.0)
     direct = replace(task, out=tmp_path / "direct", lake=None, prometheus=url)
     assert [analyse(spark, each, Stopwatch()) for each in (task, direct)] == [OK, OK]
     tables = [
@@ -145,6 +147,20 @@ def test_an_ingest_goes_on_where_the_last_one_ended(
     assert counts == [0, 1, 1, 1, 0]
     (found, _) = landed(spark, tmp_path, url)
     assert rows(samples(spark, found)) == rows(samples(spark, lake))
+
+
+def test_an_ingest_forgets_what_is_old_and_goes_on(
+    spark: Any, url: str, lake: Lake, tmp_path: Path
+) -> None:
+    found, _ = landed(spark, tmp_path, url, end_ms=SLICES[1])
+    found, _ = landed(spark, tmp_path, url, end_ms=SLICES[2])
+    assert found.trimmed(SLICE_MS).start_ms == SLICES[1]
+    found, count = landed(spark, tmp_path, url)
+    assert (found.start_ms, count) == (SLICES[1], 1)
+    with pytest.raises(LakeRefused, match="lacks a part"):
+        samples(spark, found, start_ms=SLICES[1] - 1, end_ms=UNTIL_MS)
+    kept = {"start_ms": SLICES[1], "end_ms": UNTIL_MS}
+    assert rows(samples(spark, found, **kept)) == rows(samples(spark, lake, **kept)) != []
 
 
 def test_a_slice_that_is_landed_again_changes_nothing(

@@ -42,6 +42,34 @@ def test_a_lake_grows_by_whole_slices_and_never_shrinks(lake: Lake) -> None:
     assert ends == [0, 1, 3, 3]
 
 
+def test_old_slices_go_and_the_newest_stay(lake: Lake) -> None:
+    grown = lake.completed(BEGIN + 4 * MINUTE)
+    folders = {
+        number: grown.samples / "metric=a" / f"slice_ms={BEGIN + number * MINUTE}"
+        for number in range(4)
+    }
+    for folder in folders.values():
+        folder.mkdir(parents=True)
+        (folder / "part.parquet").touch()
+    kept = grown.trimmed(2 * MINUTE - 1)
+    assert kept == opened(lake.folder)
+    assert kept.start_ms == BEGIN + 2 * MINUTE
+    assert [number for number, folder in folders.items() if folder.exists()] == [2, 3]
+    assert kept.trimmed(100 * MINUTE) == kept
+
+
+def test_one_ingest_lands_at_a_time_and_finds_what_the_other_landed(lake: Lake) -> None:
+    with lake.locked() as held:
+        with (
+            pytest.raises(LakeRefused, match="another ingest lands there; wait for its end"),
+            lake.locked(seconds=0),
+        ):
+            pytest.fail("two land at once")
+        grown = held.completed(BEGIN + MINUTE)
+    with lake.locked(seconds=0) as then:
+        assert then == grown
+
+
 def test_a_range_is_accepted_if_it_is_complete(lake: Lake) -> None:
     end_ms = BEGIN + 2 * MINUTE
     grown = lake.completed(end_ms)

@@ -38,7 +38,8 @@ def folder(packages: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def out(spark: Any, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of the tables that the job makes of the lake."""
-    from strandline_analysis.job import OK, analyse
+    from strandline_analysis.job import analyse
+    from strandline_analysis.outcome import OK
     from strandline_analysis.task import Task
 
     made = tmp_path_factory.mktemp("tables")

@@ -105,3 +105,37 @@ def test_a_lake_is_read_without_prometheus(tmp_path: Path) -> None:
     assert task.origin == str(tmp_path)
     with pytest.raises(argparse.ArgumentError, match="lacks a part of"):
         task_of(parser.parse_args([*given, "--end", "60001"]))
+
+
+def of_lake(folder: Path, *arguments: str) -> Task:
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    return task_of(parser.parse_args(["--lake", str(folder), "--out", "out", *arguments]))
+
+
+@pytest.mark.parametrize(
+    ("window", "start_ms"), [("2m", 5 * 60_000), ("90s", 330_000), ("7d", 60_000)]
+)
+def test_a_window_ends_with_the_lake_and_begins_with_it_at_the_earliest(
+    tmp_path: Path, window: str, start_ms: int
+) -> None:
+    lake = founded(tmp_path, metrics=("up",), start_ms=60_000, slice_ms=60_000)
+    with pytest.raises(argparse.ArgumentError, match="holds no complete slice yet"):
+        of_lake(tmp_path, "--window", window)
+    lake.completed(7 * 60_000)
+    task = of_lake(tmp_path, "--window", window)
+    assert (task.start_ms, task.end_ms) == (start_ms, 7 * 60_000)
+
+
+@pytest.mark.parametrize("window", ["6", "0h", "6 h", "-1h", "1w", "1234567s"])
+def test_what_is_no_length_of_time_is_refused(tmp_path: Path, window: str) -> None:
+    founded(tmp_path, metrics=("up",), start_ms=0, slice_ms=60_000).completed(60_000)
+    with pytest.raises(argparse.ArgumentError, match="is no length of time: 30m, 6h and 7d"):
+        of_lake(tmp_path, f"--window={window}")
+
+
+def test_a_window_of_prometheus_ends_where_it_is_told() -> None:
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    given = ["--prometheus", "https://p:9090", "--out", "out", "--end", "9000000", "--window", "1h"]
+    assert task_of(parser.parse_args(given)).start_ms == 5_400_000

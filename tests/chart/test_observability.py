@@ -152,6 +152,49 @@ def test_another_prometheus_can_be_analysed() -> None:
     assert "--prometheus=http://other:1" in pod_of(job)["containers"][0]["args"]
 
 
+SCHEDULE = "5 * * * *"
+
+
+def test_a_schedule_lands_samples_in_a_lake_before_each_run() -> None:
+    found = objects(
+        *(ANALYSIS, f"--set=analysis.schedule={SCHEDULE}", "--set=analysis.window=6h"),
+        *("--set=analysis.lake.sliceMinutes=30", "--set=analysis.lake.keep=7d"),
+    )
+    assert not [name for kind, name in found if kind == "Job"]
+    spec = found["CronJob", "strandline-analysis"]["spec"]
+    assert (spec["schedule"], spec["timeZone"], spec["concurrencyPolicy"]) == (
+        SCHEDULE,
+        "Etc/UTC",
+        "Forbid",
+    )
+    pod = spec["jobTemplate"]["spec"]["template"]["spec"]
+    (ingest,), (analysis,) = pod["initContainers"], pod["containers"]
+    assert ingest["args"][2] == "strandline_analysis.ingest"
+    assert {"--lake=/lake", "--slice-ms=1800000", "--keep=7d"} < set(ingest["args"])
+    assert {"--lake=/lake", "--window=6h"} < set(analysis["args"])
+    assert not [each for each in analysis["args"] if each.startswith("--prometheus")]
+    for container, may_write in ((ingest, True), (analysis, False)):
+        (mount,) = [each for each in container["volumeMounts"] if each["name"] == "lake"]
+        assert mount.get("readOnly", False) is not may_write
+        assert container["securityContext"] == OF_THE_CONTAINER
+    (lake,) = [each for each in pod["volumes"] if each["name"] == "lake"]
+    claim = lake["persistentVolumeClaim"]["claimName"]
+    kept = found["PersistentVolumeClaim", claim]["metadata"]["annotations"]
+    assert kept == {"helm.sh/resource-policy": "keep"}
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("analysis.executors=1", "a lake is read in the Job's own pod alone"),
+        ("analysis.start=2026-01-01T00:00:00Z", "start, end and faults must be empty"),
+    ],
+)
+def test_what_a_schedule_cannot_have_is_refused(value: str, says: str) -> None:
+    with pytest.raises(CommandError, match=says):
+        objects(ANALYSIS, f"--set=analysis.schedule={SCHEDULE}", f"--set={value}")
+
+
 EXECUTORS = (ANALYSIS, "--set=analysis.executors=2", "--set=analysis.executor.memoryMiB=512")
 
 
@@ -298,6 +341,8 @@ def test_the_rate_interval_is_grafanas(
         "analysis.deadlineSeconds=1",
         "analysis.lagTimeMaxMs=0",
         "analysis.coverageMin=1.5",
+        "analysis.window=a day",
+        "analysis.lake.sliceMinutes=0",
         "analysis.prometheusUrl=nowhere",
         "dashboards.colour=red",
     ],
