@@ -1,4 +1,4 @@
-"""Waits until a cluster has followed a wish, and shows meanwhile what is left to do.
+"""Waits until a cluster has followed a wish, and shows meanwhile what is left to do; bars of steps.
 
 On a terminal the lines are redrawn; in a pipe a line is printed when it is a new one. An API
 server that is away is one more line, because the cluster goes on without it.
@@ -7,12 +7,19 @@ server that is away is one more line, because the cluster goes on without it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Final
 
 from rich.console import Console
 from rich.live import Live
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.text import Text
 
 from .commands import CommandFailed
@@ -49,6 +56,25 @@ def wait(look: Look, seconds: float) -> list[str]:
             if not said or time.monotonic() >= deadline:
                 return said
             time.sleep(LOOK_SECONDS)
+
+
+@contextmanager
+def steps_shown(what: str, count: int) -> Iterator[Callable[[str], None]]:
+    """Show a bar of steps on a terminal's standard error; yield what is told of each that ended."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    last = TextColumn("{task.fields[ended]}", style="dim")
+    shown = Progress(
+        *columns,
+        TimeElapsedColumn(),
+        last,
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    with shown as bar:
+        steps = bar.add_task(what, total=count, ended="")
+        yield lambda step: bar.update(steps, advance=1, ended=step)
 
 
 def shortened(lines: Sequence[str]) -> list[str]:

@@ -36,7 +36,7 @@ from .run_lengths import GAP_INTERVALS
 from .samples import scrape_interval_ms
 from .session import executors_session, local_session
 from .stopwatch import Stopwatch
-from .tables import ANALYSES
+from .tables import ANALYSES, Analysis
 from .task import PAGE_MARK, UP, Task, add_options, check_prometheus, task_of
 
 SUMMARY: Final = "summary.json"
@@ -59,6 +59,8 @@ REPORTED: Final = (
     *("incident_curves", "failover_quantiles", "slo", "lagtime_whatif"),
 )
 """Tables that a report shows; the others are made when they are asked for."""
+STEPS_BESIDE_TABLES: Final = 6
+"""Python, Prometheus, Java, the scrape interval, the report, and Spark's end."""
 READ_METRICS: Final = frozenset(
     {UP, *(metric.name for analysis in ANALYSES.values() for metric in analysis.metrics)}
 )
@@ -78,9 +80,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(str(error))
 
 
-def run(task: Task) -> int:
-    """Do what a task says and return the exit code."""
-    watch = Stopwatch()
+def steps_of(task: Task) -> int:
+    """Return how many steps a run of a task has that finds samples, with IMPORTED."""
+    return len(_chosen(task)) + STEPS_BESIDE_TABLES
+
+
+def run(task: Task, watch: Stopwatch | None = None) -> int:
+    """Do what a task says and return the exit code; watch takes its steps."""
+    watch = watch or Stopwatch()
     try:
         check_prometheus(task)
     except ReadFailed as error:
@@ -135,7 +142,7 @@ def _analysed(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
         for name, value in PLANS_OF_FEW.items():
             spark.conf.set(name, value)
     gap_ms = GAP_INTERVALS * interval_ms
-    chosen = {name: ANALYSES[name] for name in (ANALYSES if task.all_tables else REPORTED)}
+    chosen = _chosen(task)
     of_runs = (each.metrics for each in chosen.values() if not each.plain)
     # Read once for all tables of runs, which are few; single samples are many.
     runs = samples_of(*{metric.name for each in of_runs for metric in each}, gap_ms=gap_ms).cache()
@@ -176,6 +183,11 @@ def _analysed(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
     if sentence:
         sys.stderr.write(f"{sentence}\n")
     return code
+
+
+def _chosen(task: Task) -> dict[str, Analysis]:
+    """Return the analyses whose tables a task makes, in the order in which they are made."""
+    return {name: ANALYSES[name] for name in (ANALYSES if task.all_tables else REPORTED)}
 
 
 def in_order(rows: pa.Table) -> pa.Table:

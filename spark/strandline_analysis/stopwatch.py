@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -18,11 +19,17 @@ IMPORTED: Final = "Python and its packages"
 class Stopwatch:
     """Seconds of each step; a step begins where the one before it ends."""
 
-    def __init__(self, began_seconds: float | None = None) -> None:
-        """Begin with the step IMPORTED.
+    def __init__(
+        self,
+        began_seconds: float | None = None,
+        *,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Begin with the step IMPORTED; tell hears of each step that has ended.
 
         Units:   seconds of the machine's clock since its start
         """
+        self._tell = tell
         self._began = process_began_seconds() if began_seconds is None else began_seconds
         self._ends: list[tuple[str, float]] = []
         self.ended(IMPORTED)
@@ -30,6 +37,7 @@ class Stopwatch:
     def ended(self, step: str, at_seconds: float | None = None) -> None:
         """Note that a step has ended now."""
         self._ends.append((step, _now_seconds() if at_seconds is None else at_seconds))
+        self._tell(step)
 
     def text(self) -> str:
         """Return one line for each step, and the sum."""

@@ -130,7 +130,7 @@ def test_the_job_reads_analyses_and_writes(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from strandline_analysis.job import TABLE_MARK, analyse
+    from strandline_analysis.job import TABLE_MARK, analyse, steps_of
     from strandline_analysis.outcome import NO_DATA, OK
     from strandline_analysis.task import Task
 
@@ -155,7 +155,10 @@ def test_the_job_reads_analyses_and_writes(
         all_tables=True,
         coverage_min=0.0,
     )
-    assert analyse(spark, task, Stopwatch()) == OK
+    steps: list[str] = []
+    assert analyse(spark, task, Stopwatch(tell=steps.append)) == OK
+    of_run = ["Prometheus answers", "Java and Spark's session", "Spark ends"]
+    assert len([*steps, *of_run]) == steps_of(task)
     printed = capsys.readouterr().out
     assert "scraped every 1.0 s" in printed
     tables = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from strandline_cli.command_line import Verb
+from strandline_cli.progress import steps_shown
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -17,9 +18,11 @@ def _run(options: argparse.Namespace) -> int:
     from strandline_analysis.task import task_of
 
     task = task_of(options)
-    from strandline_analysis.job import run
+    from strandline_analysis.job import run, steps_of
+    from strandline_analysis.stopwatch import Stopwatch
 
-    return run(task)
+    with steps_shown("the analysis", steps_of(task)) as tell:
+        return run(task, Stopwatch(tell=tell))
 
 
 VERB = Verb(
@@ -28,11 +31,16 @@ VERB = Verb(
     text="""\
 Reads a range of time from Prometheus, or from a lake that `python -m strandline_analysis.ingest`
 has landed, with Spark, in one process; needs Java and the extra `analysis`.
-Exit code 1 means that Prometheus cannot be read, 2 that there is no sample of the range.""",
+Exit code 1 means that Prometheus cannot be read, 2 that there is no sample of the range, 3 that
+the samples tell of less than --coverage-min of the partitions' time.""",
     examples=(
         (
             "strandline analysis --prometheus http://127.0.0.1:9090 --out tables",
             "the last hour, printed and written as tables",
+        ),
+        (
+            "strandline analysis --prometheus http://127.0.0.1:9090 --window 6h --out tables",
+            "the last six hours",
         ),
     ),
     add_options=_add_options,
