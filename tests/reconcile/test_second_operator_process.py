@@ -44,6 +44,8 @@ def told_objects(operator: OperatorProcess) -> bool:
 def wait_until_it_works(operator: OperatorProcess) -> None:
     operator.kubectl("delete", "service", "default-bootstrap")
     operator.wait_for("its turn", lambda: operator.get("service", "default-bootstrap"))
+    # It tells of a write once it has the answer, and the Service may be seen before that.
+    operator.wait_for("what it did", operator.actions)
     assert operator.actions() == ["apply Service default-bootstrap: it is missing"]
 
 
