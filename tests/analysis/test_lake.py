@@ -123,8 +123,9 @@ def test_the_lake_gives_the_tables_of_prometheus(
     from strandline_analysis.outcome import OK
     from strandline_analysis.task import Task
 
-    ranged = {"start_ms": START_MS, "end_ms": END_MS}
-    task = Task(**ranged, out=tmp_path / "lake", lake=lake, coverage_min=0.0)
+    task = Task(
+        start_ms=START_MS, end_ms=END_MS, out=tmp_path / "lake", lake=lake, coverage_min=0.0
+    )
     direct = replace(task, out=tmp_path / "direct", lake=None, prometheus=url)
     assert [analyse(spark, each, Stopwatch()) for each in (task, direct)] == [OK, OK]
     tables = [
