@@ -224,6 +224,7 @@ def end(kubernetes: Kubernetes, name: str) -> LoadSeen:
     """End a load and wait until it has read all that was acknowledged.
 
     A pod that was lost a moment ago is replaced first: its figures go on in the next one.
+
     Raises:  CommandFailed if it is not there, does not run, or does not end in time
     """
     try:

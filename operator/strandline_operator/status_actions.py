@@ -37,7 +37,8 @@ def status_actions(
         version = found.resource_version if refusal is not None else ""
         body = resources.status_of(owner, status, resource_version=version)
         written = [ApplyStatus(body=body, reason=reason)]
-        before, is_refused = found.conditions.get(READY), readiness and readiness.refused
-        if readiness and is_refused and (before is None or before.reason != reason):
+        before = found.conditions.get(READY)
+        is_new = before is None or before.reason != reason
+        if readiness is not None and readiness.refused and is_new:
             told.append(PostEvent(about=owner, reason=reason, message=readiness.message))
     return [*(replace(each, once=found.resource_version) for each in told), *written]

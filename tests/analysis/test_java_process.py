@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from strandline_analysis import java_process
 from strandline_analysis.java_process import OPTIONS, JavaEnded, start
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
+    """Return the processes that the test has started so far."""
+    found: list[subprocess.Popen[bytes]] = []
+
+    class Noted(subprocess.Popen[bytes]):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            found.append(self)
+
+    monkeypatch.setattr(subprocess, "Popen", Noted)
+    return found
 
 
 def stand_in(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -26,14 +42,14 @@ def stand_in(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 def test_a_java_that_tells_no_port_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[subprocess.Popen[bytes]]
 ) -> None:
-    folder = stand_in(tmp_path, f"echo $$ > {tmp_path}/pid; exec cat", monkeypatch)
+    folder = stand_in(tmp_path, "exec cat", monkeypatch)
     monkeypatch.setattr(java_process, "START_SECONDS", 0.5)
     with pytest.raises(JavaEnded, match=r"no port within 0\.5 s"):
         start(folder, [])
-    pid = int((folder / "pid").read_text())
-    assert not Path(f"/proc/{pid}").exists()
+    (java,) = started
+    assert java.returncode is not None
 
 
 def test_a_java_that_ends_is_told_with_its_exit_code(

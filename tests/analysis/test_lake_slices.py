@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,22 @@ def test_one_ingest_lands_at_a_time_and_finds_what_the_other_landed(lake: Lake) 
         grown = held.completed(BEGIN + MINUTE)
     with lake.locked(seconds=0) as then:
         assert then == grown
+
+
+def test_an_ingest_that_waits_lands_when_the_other_one_ends(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, pauses = ExitStack(), list[float]()
+    first.enter_context(lake.locked())
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        first.close()
+
+    monkeypatch.setattr("strandline_analysis.lake_slices.time.sleep", sleep)
+    with lake.locked() as then:
+        assert then == lake
+    assert len(pauses) == 1
 
 
 def test_a_range_is_accepted_if_it_is_complete(lake: Lake) -> None:

@@ -282,6 +282,18 @@ def test_a_verb_that_needs_the_repository_says_so_elsewhere(
     assert "run this from the repository's root" in capsys.readouterr().err
 
 
+def test_the_overview_needs_no_library() -> None:
+    libraries = "{each.split('.')[0] for each in sys.modules} - set(sys.stdlib_module_names)"
+    program = f"import sys, strandline_cli.verbs; print(*sorted({libraries}))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert {each for each in done.stdout.split() if not each.startswith("_")} == {
+        "strandline",
+        "strandline_cli",
+    }
+
+
 def test_a_library_that_is_missing_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -488,7 +488,7 @@ def _index_of(segments: Sequence[Segment], offset: int) -> int:
 
 def _remove_leftovers(folder: Path) -> None:
     """Remove segments that were set aside, and what stayed beside segments that are gone."""
-    for pattern in ("*" + SET_ASIDE_SUFFIX, f"*{INDEX_SUFFIX}.*{TEMPORARY_SUFFIX}"):
+    for pattern in ("*" + SET_ASIDE_SUFFIX, f"*{INDEX_SUFFIX}*{TEMPORARY_SUFFIX}"):
         for left in folder.glob(pattern):
             left.unlink()
     for suffix in (SUMMARY_SUFFIX, INDEX_SUFFIX):

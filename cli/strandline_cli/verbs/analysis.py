@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from strandline_cli.command_line import Verb
-from strandline_cli.progress import steps_shown
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +19,7 @@ def _run(options: argparse.Namespace) -> int:
     task = task_of(options)
     from strandline_analysis.job import run, steps_of
     from strandline_analysis.stopwatch import Stopwatch
+    from strandline_cli.progress import steps_shown
 
     with steps_shown("the analysis", steps_of(task)) as tell:
         return run(task, Stopwatch(tell=tell))
