@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from strandline.controller.effects import SendFullState, SendLeaderAndIsr
+from strandline.controller.effects import ReadTopics, SendFullState, SendLeaderAndIsr
 from strandline.controller.events import BrokerResponseReceived
 from strandline.controller.topic_effects import TellAppliedConfig
 from strandline.errors import ErrorCode
-from strandline.model import AppliedConfig, BrokerId, ControllerEpoch, StoredTopic, TopicSettings
+from strandline.model import (
+    AppliedConfig,
+    BrokerId,
+    ControllerEpoch,
+    StoredTopic,
+    TopicId,
+    TopicSettings,
+)
+from tests.support.world.network import Mode
 from tests.support.world.setups import with_active_controller
 from tests.support.world.timings import demo_timing
 from tests.support.world.values import TOPIC, entry, state, topic
 from tests.support.world.world import World
 
 FIRST, SECOND = "digest-1", "digest-2"
+OTHER = TopicId("00000000-0000-4000-8000-00000000000b")
 ALL = (entry(0), entry(1), entry(2))
 PERIOD_MS = demo_timing().applied_configs_period_ms
 RETRY_MS = demo_timing().applied_configs_retry_ms
@@ -126,6 +135,26 @@ def test_after_a_conflict_the_next_write_names_the_version_that_a_watch_showed()
     world.advance(2 * PERIOD_MS)
     writes = world.nodes[0].sent(TellAppliedConfig)
     assert [each.resource_version for each in writes] == ["1", "77"]
+
+
+def test_a_list_that_began_before_a_watch_showed_a_topic_takes_no_settings_back() -> None:
+    world = running(stored())
+    respond(world, 0, 1, 2)
+    world.advance(PERIOD_MS)
+    world.hold(ReadTopics, Mode.DELAY_RESPONSE)
+    world.put_topic(topic(topic_id=OTHER))
+    world.settle()
+    (listed,) = world.held
+    world.put_topic(replace(stored(SECOND, retention_ms=5), resource_version="77"))
+    world.settle()
+    assert list(world.held) == [listed], "the list is older than the change"
+    world.release()
+    sent = [each for each in world.nodes[0].sent(SendLeaderAndIsr) if each.broker_id == 0]
+    assert sent[-1].partitions[0].settings == TopicSettings(retention_ms=5)
+    respond(world, 0, 1, 2)
+    world.advance(RETRY_MS)
+    assert world.nodes[0].sent(TellAppliedConfig)[-1].resource_version == "77"
+    assert world.store.topics[TOPIC].applied == applied(SECOND, 0, 1, 2)
 
 
 def test_a_deleted_topic_is_not_told_of() -> None:

@@ -75,7 +75,7 @@ def test_a_topic_that_the_store_never_had_is_a_stray() -> None:
 
 def test_a_topic_that_is_listed_is_not_gone() -> None:
     topics = elected(CLUSTER, TOPIC)
-    assert listed(topics, TOPIC) == TopicVerdicts()
+    assert listed(topics, TOPIC) == TopicVerdicts(current=(topic(topic_id=TOPIC),))
     assert topics.missing == set()
 
 
@@ -112,8 +112,8 @@ def test_nothing_is_deleted_without_the_record_of_this_controller(
 def test_a_topic_that_a_watch_showed_counts_once_its_revision_is_stored() -> None:
     topics = elected()
     topics.keep(topic(topic_id=TOPIC))
-    topics.suspect_observed(TOPIC)
-    assert listed(topics, TOPIC) == TopicVerdicts(uncommitted=(TOPIC,))
+    topics.note_observed(TOPIC)
+    assert listed(topics, TOPIC).uncommitted == (TOPIC,)
     assert listed(topics) == TopicVerdicts()
     topics.keep(topic(topic_id=TOPIC))
     topics.commit([TOPIC], revision=8)
@@ -145,7 +145,8 @@ def test_a_list_that_was_out_while_topics_were_committed_is_judged_by_the_record
     )
     verdicts = topics.on_topics_read(response, 10_000)
     assert topics.record_lost is resigns
-    assert verdicts == (TopicVerdicts() if resigns else TopicVerdicts(gone=(GONE,)))
+    gone = () if resigns else (GONE,)
+    assert verdicts == TopicVerdicts(gone=gone, current=response.topics)
     listed(topics, cluster=CLUSTER)
     assert topics.record_lost
 

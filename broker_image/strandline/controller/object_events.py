@@ -187,7 +187,7 @@ class ObjectEventHandler:
 
         If its deletion is confirmed, the event is late, or the topic was adopted: a list tells.
         """
-        self._active.topics.suspect_observed(topic.topic_id)
+        self._active.topics.note_observed(topic.topic_id)
         return self._follow_topic(topic, now_ms)
 
     def _follow_topic(self, topic: StoredTopic, now_ms: int) -> list[ControllerEffect]:
@@ -223,7 +223,7 @@ class ObjectEventHandler:
         active.cluster_status.strays_may_have_changed(now_ms)
         if verdicts.returned:
             active.reload.ask(now_ms)
-        for topic in event.topics:
+        for topic in verdicts.current:
             effects.extend(self._follow_topic(topic, now_ms))
         for topic_id in verdicts.deleted:
             effects.extend(self._delete_topic(topic_id))

@@ -27,13 +27,15 @@ class TopicVerdicts:
 
     deleted: the BrokerCluster has recorded these, their logs may go. gone: committed by this
     controller, to be recorded. returned: recorded or confirmed before, and there again.
-    uncommitted: listed, and to be committed.
+    uncommitted: listed, and to be committed. current: those of the list that are as new as what
+    is known.
     """
 
     deleted: tuple[TopicId, ...] = ()
     gone: tuple[DeletedTopic, ...] = ()
     returned: tuple[TopicId, ...] = ()
     uncommitted: tuple[TopicId, ...] = ()
+    current: tuple[StoredTopic, ...] = ()
 
 
 class Topics:
@@ -57,6 +59,7 @@ class Topics:
         self._recorded: frozenset[TopicId] = frozenset()
         self._suspected: set[TopicId] = set()
         self._asked: frozenset[TopicId] = frozenset()
+        self._observed_since_asked: set[TopicId] = set()
         self._revision_when_asked = 0
         self._request_id: int | None = None
         self._failures = 0
@@ -95,8 +98,9 @@ class Topics:
         self.missing.discard(topic.topic_id)
         return former
 
-    def suspect_observed(self, topic_id: TopicId) -> None:
-        """Ask for a list that shows a topic which is not committed yet, or counts as deleted."""
+    def note_observed(self, topic_id: TopicId) -> None:
+        """Note that a watch showed a topic; ask for a list if it must be committed or came back."""
+        self._observed_since_asked.add(topic_id)
         if topic_id not in self._committed or topic_id in self._recorded:
             self.suspect([topic_id])
 
@@ -116,6 +120,7 @@ class Topics:
         if not self._suspected or self._request_id is not None or now_ms < self._not_before_ms:
             return []
         self._asked, self._suspected = frozenset(self._suspected), set()
+        self._observed_since_asked.clear()
         self._revision_when_asked = self._revision
         self._request_id = self._new_request_id()
         return [ReadTopics(request_id=self._request_id)]
@@ -131,6 +136,10 @@ class Topics:
             self._suspected |= self._asked
             return TopicVerdicts()
         self._failures = 0
+        # What a watch showed meanwhile may be newer than the list, and would not come again.
+        current = tuple(
+            each for each in event.topics if each.topic_id not in self._observed_since_asked
+        )
         # The record may have been read before a write whose response came first.
         may_delete = self.note_cluster(event.cluster, revision=self._revision_when_asked)
         missing = sorted(self._asked - event.topic_ids)
@@ -138,7 +147,7 @@ class Topics:
             self.missing.add(topic_id)
             self.known.pop(topic_id, None)
         if not may_delete:
-            return TopicVerdicts()
+            return TopicVerdicts(current=current)
         returned = (self._recorded | self._confirmed.keys()) & event.topic_ids
         for topic_id in returned:
             self._confirmed.pop(topic_id, None)
@@ -152,6 +161,7 @@ class Topics:
             gone=tuple(DeletedTopic(topic_id=e, topic_name=self._committed[e]) for e in gone),
             returned=tuple(sorted(returned)),
             uncommitted=tuple(sorted(listed.difference(self._committed))),
+            current=current,
         )
 
     def _confirm(self, topic_id: TopicId) -> None:
