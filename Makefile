@@ -64,7 +64,7 @@ release: $(READY) ## images, charts, digests, bills of materials, and one archiv
 	@PYTHON="$(abspath $(PY))" hack/release
 
 requirements: $(READY) ## pin the packages of each image and of the tests, with hashes
-	@for extra in broker operator analysis dev; do \
+	@for extra in broker operator analysis bench dev; do \
 		$(PY) -m uv $(COMPILE) pyproject.toml --extra $$extra -o requirements/$$extra.txt || exit 1; done
 
 ##@ Run

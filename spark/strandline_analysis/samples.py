@@ -58,7 +58,7 @@ def held(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) ->
     """
     gap_ms = GAP_INTERVALS * interval_ms
     in_order = Window.partitionBy("series_id").orderBy("first_ms")
-    runs = _merged(samples, gap_ms=gap_ms)
+    runs = merged(samples, gap_ms=gap_ms)
     last, following = F.col("last_ms"), F.lead("first_ms").over(in_order)
     before, value_before = F.lag("last_ms").over(in_order), F.lag("value").over(in_order)
     stale_before = F.lag("stale").over(in_order)
@@ -113,8 +113,7 @@ def condensed(samples: DataFrame, *, interval_ms: int) -> DataFrame:
 
     Shape:   samples and the result as schema.SAMPLES; `held` of both is the same
     """
-    runs = _merged(samples, gap_ms=GAP_INTERVALS * interval_ms)
-    return settled(runs.select(*schema.SAMPLES.fieldNames()))
+    return settled(merged(samples, gap_ms=GAP_INTERVALS * interval_ms))
 
 
 def settled(frame: DataFrame) -> DataFrame:
@@ -174,32 +173,51 @@ def broker_id(pod: str) -> Column:
     return F.regexp_extract(pod, r"-(\d+)$", 1).try_cast("int")
 
 
-def _merged(samples: DataFrame, *, gap_ms: float) -> DataFrame:
+def merged(samples: DataFrame, *, gap_ms: float) -> DataFrame:
     """Merge neighbouring runs of equal value without a gap; merging twice changes nothing.
 
     Of rows that begin at the same time the one with the most samples counts, so that rows that
     were read twice change nothing either.
+
+    Shape:   samples and the result as schema.SAMPLES
     """
-    as_read = Window.partitionBy("series_id").orderBy("first_ms", F.desc("last_ms"))
-    repeated = F.lag("first_ms").over(as_read).eqNullSafe(F.col("first_ms"))
-    samples = samples.withColumn("_repeated", repeated).where(~F.col("_repeated"))
-    in_order = Window.partitionBy("series_id").orderBy("first_ms")
+    # One sort serves all windows, and only rows at which a run begins, or a series ends, go on.
+    in_order = Window.partitionBy("series_id").orderBy("first_ms", F.desc("last_ms"))
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    repeated = F.lag("first_ms").over(in_order).eqNullSafe(F.col("first_ms"))
+    samples = samples.withColumn("_repeated", repeated).where(~F.col("_repeated"))
+    last_before = F.lag("last_ms").over(in_order)
     goes_on = (
         ~F.col("stale")
         & ~F.lag("stale").over(in_order)
         & F.col("value").eqNullSafe(F.lag("value").over(in_order))
-        & (F.col("first_ms") - F.lag("last_ms").over(in_order) <= gap_ms)
+        & (F.col("first_ms") - last_before <= gap_ms)
     )
-    begun = samples.withColumn("_begins", F.when(goes_on, 0).otherwise(1))
-    numbered = begun.withColumn("_run", F.sum("_begins").over(so_far))
-    same = (*schema.SERIES.fieldNames(), "value", "stale")
-    return numbered.groupBy("series_id", "_run").agg(
-        *(F.first(name).alias(name) for name in same if name != "series_id"),
-        F.min("first_ms").alias("first_ms"),
-        F.max("last_ms").alias("last_ms"),
-        F.sum("sample_count").alias("sample_count"),
+    edges = samples.withColumns(
+        {
+            "_begins": ~F.coalesce(goes_on, F.lit(False)),
+            "_ends": F.lead("first_ms").over(in_order).isNull(),
+            "_last_before_ms": last_before,
+            "_count_so_far": F.sum("sample_count").over(so_far),
+        }
+    ).where(F.col("_begins") | F.col("_ends"))
+
+    def following(column: str) -> Column:
+        return F.lead(column).over(in_order)
+
+    # The next edge begins another run, or is the last row of this one; without one this is both.
+    another = following("_begins")
+    last = F.when(another, following("_last_before_ms")).otherwise(following("last_ms"))
+    own = F.when(another, following("sample_count")).otherwise(0)
+    before = F.col("_count_so_far") - F.col("sample_count")
+    counted = following("_count_so_far") - own - before
+    runs = edges.withColumns(
+        {
+            "last_ms": F.coalesce(last, F.col("last_ms")),
+            "sample_count": F.coalesce(counted, F.col("sample_count")),
+        }
     )
+    return runs.where("_begins").select(*schema.SAMPLES.fieldNames())
 
 
 def _edge_of_range(distance: Column, *, gap_ms: float) -> Column:

@@ -45,6 +45,10 @@ class PrometheusProgram:
         """Make blocks of these samples; call this before `start`."""
         text = self._folder / "samples.txt"
         text.write_text(openmetrics)
+        self.load_file(text)
+
+    def load_file(self, text: Path) -> None:
+        """Make blocks of a file of samples; call this before `start`."""
         make = ["tsdb", "create-blocks-from", "openmetrics", str(text), str(self._data)]
         run([str(self._programs / "promtool"), *make])
 

@@ -24,7 +24,8 @@ def isr_intervals(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms
              each replica disjoint, in order, without holes over [start_ms, end_ms)
     Units:   ms
     """
-    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms).cache()
+    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
+    facts = facts.drop("labels").cache()
     states = leader_states(
         facts, METRICS[:1], interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms
     )

@@ -43,7 +43,8 @@ def isr_size_intervals(
              each partition disjoint, in order, without holes over [start_ms, end_ms)
     Units:   ms
     """
-    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms).cache()
+    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
+    facts = facts.drop("labels").cache()
     states = leader_states(facts, GAUGES, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
     return shaped(with_bounds(sizes_of(states)), catalogue.ISR_SIZE_INTERVALS)
 
@@ -123,7 +124,8 @@ def _episodes(
              and ends with known bad time
     Units:   ms
     """
-    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms).cache()
+    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
+    facts = facts.drop("labels").cache()
     told = (*GAUGES, names.PARTITION_ISR_MEMBER)
     states = leader_states(facts, told, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
     sizes = settled(sizes_of(states))

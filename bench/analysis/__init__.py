@@ -1,0 +1,1 @@
+"""The speed of the analysis beside DuckDB, and beside requests with pandas."""
