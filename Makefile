@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
-.PHONY: help test test-fast test-long lint types sim proto images release requirements demo demo-down push bench cluster-up cluster-down
+.PHONY: help test test-fast test-long lint types sim proto images release requirements demo demo-down push bench analysis-score cluster-up cluster-down
 
 VENV ?= .venv
 # PY=/path/to/python uses an existing environment instead of making .venv.
@@ -43,6 +43,9 @@ lint: $(READY) ## style, format and layers
 
 types: $(READY) ## mypy, strict
 	@$(PY) -m mypy
+
+analysis-score: $(READY) ## how well the analysis finds what truly happened, on a history that is made for it
+	@$(PY) -m strandline_cli analysis-score
 
 SEEDS ?= 500
 sim: $(READY) ## drive the shipped core and controller under SEEDS seeded schedules

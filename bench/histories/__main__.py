@@ -7,16 +7,12 @@ for promtool. The last line that it prints is the range, as `strandline analysis
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
+from . import packages
 from .plan import FaultKind, Plan, planned
-
-ROOT: Final = Path(__file__).resolve().parent.parent.parent
-PREPARE_LIMIT_SECONDS: Final = 900
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,14 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ]
     except ValueError as error:
         parser.error(str(error))
-    packages = subprocess.run(
-        [str(ROOT / "hack" / "analysis"), "env", sys.executable],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        timeout=PREPARE_LIMIT_SECONDS,
-    )
-    sys.path.append(packages.stdout.splitlines()[-1])
+    packages.importable()
     from .written import write  # noqa: PLC0415 - after its packages
 
     count = write(

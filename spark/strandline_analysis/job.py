@@ -4,7 +4,8 @@
 
 Runs in one process (local mode). The exit code is 0, 1 if Prometheus cannot be read, 2 if there
 are no two scrapes of one target, or no sample of a partition, in the range, or 3 if the samples
-tell of less than --coverage-min of the partitions' time; with 3 all tables are written.
+tell of less than --coverage-min of the partitions' time; with 3 all tables are written. Also 2 is
+the code where samples of several clusters are there and --cluster names none.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import gzip
 import json
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,10 +27,22 @@ import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from strandline.names import Metric
+
 from . import read
+from .catalogue import TABLES
+from .findings import (
+    ClusterUnclear,
+    ScrapedCluster,
+    chosen_cluster,
+    clusters_of,
+    empty_window,
+    findings,
+)
 from .html_report import page
 from .html_report.words import Range
 from .lake import read_lake
+from .observations import observations, of_cluster
 from .outcome import NO_DATA, UNREADABLE, known_share, outcome
 from .prometheus_http import ReadFailed
 from .report import text_report
@@ -59,8 +73,12 @@ REPORTED: Final = (
     *("incident_curves", "failover_quantiles", "slo", "lagtime_whatif"),
 )
 """Tables that a report shows; the others are made when they are asked for."""
-STEPS_BESIDE_TABLES: Final = 6
-"""Python, Prometheus, Java, the scrape interval, the report, and Spark's end."""
+STEPS_BESIDE_TABLES: Final = 7
+"""Python, Prometheus, Java, the scrape interval, the clusters, the report, and Spark's end."""
+PROBED_INTERVALS: Final = 3
+"""Scrape intervals in which every broker was scraped."""
+CLUSTER: Final = "cluster"
+"""Column that every file has first: the name of the cluster, empty if no label tells it."""
 READ_METRICS: Final = frozenset(
     {UP, *(metric.name for analysis in ANALYSES.values() for metric in analysis.metrics)}
 )
@@ -124,65 +142,162 @@ def analyse(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
 
 
 def _analysed(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
-    ranged: dict[str, Any] = {"start_ms": task.start_ms, "end_ms": task.end_ms}
-
-    def samples_of(*metrics: str, gap_ms: float) -> DataFrame:
-        if task.lake is not None:
-            return read_lake(spark, task.lake, metrics=metrics, **ranged)
-        source = spark.read.format(read.FORMAT).options(**task.source)
-        return source.options(metrics=",".join(metrics), gap_ms=gap_ms).load()
-
+    samples_of = _reader(spark, task)
     up = samples_of(UP, gap_ms=0).cache()
     interval_ms = scrape_interval_ms(up)
     if interval_ms is None:
-        sys.stderr.write(f"{task.origin} holds no two scrapes of one target in this range\n")
-        return NO_DATA
+        return _told_empty(task)
     watch.ended("the scrape interval")
     if up.count() < FEW_SCRAPES:
         for name, value in PLANS_OF_FEW.items():
             spark.conf.set(name, value)
-    gap_ms = GAP_INTERVALS * interval_ms
     chosen = _chosen(task)
+    gap_ms = GAP_INTERVALS * interval_ms
     of_runs = (each.metrics for each in chosen.values() if not each.plain)
     # Read once for all tables of runs, which are few; single samples are many.
     runs = samples_of(*{metric.name for each in of_runs for metric in each}, gap_ms=gap_ms).cache()
+    needed = {name: analysis.metrics for name, analysis in chosen.items()}
+    seen = observations(runs.where(F.col("metric") != UP).unionByName(up)).toArrow().to_pylist()
+    seen += _probed(samples_of, task, seen, needed, interval_ms=interval_ms)
+    clusters = clusters_of(seen)
+    try:
+        cluster = chosen_cluster(clusters, wanted=task.cluster, origin=task.origin)
+    except ClusterUnclear as unclear:
+        sys.stderr.write(f"{unclear}\n")
+        return NO_DATA
+    mine = _only(cluster, clusters)
+    if len(clusters) > 1:
+        # Targets of other clusters may be scraped more often.
+        interval_ms = scrape_interval_ms(mine(up)) or interval_ms
+    watch.ended("clusters and clocks")
     tables: dict[str, pa.Table] = {}
     for name, analysis in chosen.items():
         metrics = [metric.name for metric in analysis.metrics]
         samples = (
-            samples_of(*metrics, gap_ms=0)
+            mine(samples_of(*metrics, gap_ms=0))
             if analysis.plain
-            else runs.where(F.col("metric").isin(*metrics))
+            else mine(runs.where(F.col("metric").isin(*metrics)))
         )
         made = {each: spark.createDataFrame(tables[each]) for each in analysis.made_of}
         lag = {"lag_time_max_ms": task.lag_time_max_ms} if analysis.of_lag_time else {}
+        ranged = {"start_ms": task.start_ms, "end_ms": task.end_ms}
         frame = analysis.make(samples, interval_ms=interval_ms, **ranged, **made, **lag)
         tables[name] = in_order(frame.toArrow())
         watch.ended(f"table {name}")
-    rows = {name: table.to_pylist() for name, table in tables.items()}
+    mine_seen = [row for row in seen if cluster is None or cluster.is_of(row)]
+    lacks = findings(mine_seen, origin=task.origin, interval_ms=interval_ms, made_of=needed)
+    window = Range(
+        start_ms=task.start_ms,
+        end_ms=task.end_ms,
+        interval_ms=interval_ms,
+        lag_time_max_ms=task.lag_time_max_ms,
+        cluster="" if cluster is None else cluster.name,
+        findings=tuple(lacks),
+    )
+    return _told(task, window, tables, watch)
+
+
+def _reader(spark: SparkSession, task: Task) -> Callable[..., DataFrame]:
+    """Return what reads the samples of metrics of a task, from its range or a part of it."""
+    whole = {"start_ms": task.start_ms, "end_ms": task.end_ms}
+
+    def samples_of(*metrics: str, gap_ms: float, **part: int) -> DataFrame:
+        ranged = whole | part
+        if task.lake is not None:
+            return read_lake(spark, task.lake, metrics=metrics, **ranged)
+        source = spark.read.format(read.FORMAT).options(**task.source).options(**ranged)
+        return source.options(metrics=",".join(metrics), gap_ms=gap_ms).load()
+
+    return samples_of
+
+
+def _probed(
+    samples_of: Callable[..., DataFrame],
+    task: Task,
+    seen: Sequence[Mapping[str, Any]],
+    needed: Mapping[str, Sequence[Metric]],
+    *,
+    interval_ms: int,
+) -> list[dict[str, Any]]:
+    """Return who showed metrics that were not read yet, in the last scrapes that saw a leader.
+
+    A scrape shows all that a leader has, so a few scrapes tell what is never there.
+    """
+    last_ms = max((row["leading_ms"] or 0 for row in seen), default=0)
+    wanted = {metric.name for metrics in needed.values() for metric in metrics}
+    others = wanted - {row["metric"] for row in seen}
+    if not last_ms or not others:
+        return []
+    start_ms = max(last_ms - PROBED_INTERVALS * interval_ms, task.start_ms)
+    samples = samples_of(*others, gap_ms=0, start_ms=start_ms, end_ms=last_ms + 1)
+    found: list[dict[str, Any]] = observations(samples).toArrow().to_pylist()
+    return found
+
+
+def _only(
+    cluster: ScrapedCluster | None, clusters: Sequence[ScrapedCluster]
+) -> Callable[[DataFrame], DataFrame]:
+    """Return what leaves the samples of one cluster; where there is one alone, all are its."""
+    if cluster is None or len(clusters) <= 1:
+        return lambda samples: samples
+    return lambda samples: of_cluster(samples, **asdict(cluster))
+
+
+def _told_empty(task: Task) -> int:
+    """Tell in words, on the page and in the summary that nothing was scraped."""
+    said = empty_window(task.origin, start_ms=task.start_ms, end_ms=task.end_ms)
+    window = Range(
+        start_ms=task.start_ms,
+        end_ms=task.end_ms,
+        interval_ms=0,
+        lag_time_max_ms=task.lag_time_max_ms,
+        known=0.0,
+        findings=(said,),
+    )
+    write_tables(task.out, {}, report=page.html_report({}, window), facts=facts_of(window))
+    sys.stderr.write(f"{said}\n")
+    return NO_DATA
+
+
+def _told(task: Task, window: Range, tables: Mapping[str, pa.Table], watch: Stopwatch) -> int:
+    """Print and write what a run found, and return its exit code."""
+    named = {name: of_one_cluster(table, window.cluster) for name, table in tables.items()}
+    rows = {name: table.to_pylist() for name, table in named.items()}
+    code, sentence = outcome(task, isr_intervals=rows["isr_intervals"], slo=rows["slo"])
+    said = (*window.findings, *([sentence] if sentence else []))
+    window = replace(window, known=known_share(rows["slo"]), findings=said)
     shown = {name: rows[name] for name in PRINTED}
-    sys.stdout.write(text_report(**shown, **ranged, interval_ms=interval_ms, faults=task.faults))
+    sys.stdout.write(text_report(window, **shown, faults=task.faults))
     if task.print_tables:
         for name, table in rows.items():
             sys.stdout.write(f"{TABLE_MARK}{name} {json.dumps(table)}\n")
-    window = Range(**ranged, interval_ms=interval_ms, lag_time_max_ms=task.lag_time_max_ms)
     report = page.html_report(rows, window)
     if task.print_page:
         packed = gzip.compress(report.encode(), mtime=0)
         sys.stdout.write(f"{PAGE_MARK}{base64.b64encode(packed).decode()}\n")
-    facts = {
-        "startMs": task.start_ms,
-        "endMs": task.end_ms,
-        "scrapeIntervalMs": interval_ms,
-        "coverage": known_share(rows["slo"]),
-    }
-    write_tables(task.out, tables, report=report, facts=facts)
+    write_tables(task.out, named, report=report, facts=facts_of(window))
     watch.ended("report and files")
     sys.stdout.write(f"The report for a browser is {task.out / page.NAME}\n")
-    code, sentence = outcome(task, isr_intervals=rows["isr_intervals"], slo=rows["slo"])
     if sentence:
         sys.stderr.write(f"{sentence}\n")
     return code
+
+
+def facts_of(window: Range) -> dict[str, Any]:
+    """Return what summary.json tells beside the numbers of rows."""
+    return {
+        "cluster": window.cluster,
+        "startMs": window.start_ms,
+        "endMs": window.end_ms,
+        "scrapeIntervalMs": window.interval_ms,
+        "coverage": window.known,
+        "findings": [*window.findings],
+    }
+
+
+def of_one_cluster(rows: pa.Table, name: str) -> pa.Table:
+    """Return a table with the cluster that all of its rows are of, as its first column."""
+    return rows.add_column(0, CLUSTER, pa.array([name] * rows.num_rows, pa.string()))
 
 
 def _chosen(task: Task) -> dict[str, Analysis]:
@@ -206,7 +321,7 @@ def flat(rows: pa.Table) -> pa.Table:
 
 
 def write_tables(
-    out: Path, tables: Mapping[str, pa.Table], *, report: str, facts: Mapping[str, float]
+    out: Path, tables: Mapping[str, pa.Table], *, report: str, facts: Mapping[str, Any]
 ) -> None:
     """Write each table as Parquet and CSV, and the page, replacing earlier ones; then the summary.
 
@@ -215,6 +330,10 @@ def write_tables(
     """
     out.mkdir(parents=True, exist_ok=True)
     (out / SUMMARY).unlink(missing_ok=True)
+    for name in TABLES.keys() - tables.keys():
+        # What a run before has left here is of another range.
+        for kind in ("parquet", "csv"):
+            (out / f"{name}.{kind}").unlink(missing_ok=True)
     for name, rows in tables.items():
         pyarrow.parquet.write_table(rows, out / f"{name}.parquet", compression="zstd")
         pyarrow.csv.write_csv(flat(rows), out / f"{name}.csv")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from .findings import no_partition
 from .task import Task
 
 OK: Final = 0
@@ -27,7 +28,7 @@ def known_share(slo: Sequence[Row]) -> float:
 def outcome(task: Task, *, isr_intervals: Sequence[Row], slo: Sequence[Row]) -> tuple[int, str]:
     """Return the exit code of a run that has written its tables, and a sentence unless it is OK."""
     if not isr_intervals:
-        return NO_DATA, f"{task.origin} holds no sample of a partition in this range"
+        return NO_DATA, no_partition(task.origin)
     share = known_share(slo)
     if share >= task.coverage_min:
         return OK, ""

@@ -11,6 +11,7 @@ from operator import itemgetter
 from textwrap import wrap
 from typing import Any, Final
 
+from .html_report.words import Range, about, sentence
 from .injected_faults import InjectedFault
 from .sentences import by_start, incident_sentence
 
@@ -26,18 +27,15 @@ STATES: Final = {True: "in", False: "out", None: "unknown"}
 
 
 def text_report(
+    window: Range,
     *,
-    start_ms: int,
-    end_ms: int,
-    interval_ms: int,
     incidents: Sequence[Row],
     isr_intervals: Sequence[Row],
     elections: Sequence[Row],
     faults: Sequence[InjectedFault],
 ) -> str:
-    """Return the whole report, which opens with the incidents."""
-    times = f"{clock(start_ms)} to {clock(end_ms)} UTC, {duration(end_ms - start_ms)}"
-    parts = [f"{times}, scraped every {duration(interval_ms)}"]
+    """Return the whole report, which opens with what the samples lack and the incidents."""
+    parts = [about(window), *finding_lines(window.findings)]
     parts += ["", f"Incidents: {len(incidents)}", *incident_lines(incidents)]
     if faults:
         shown = fault_table(faults, isr_intervals=isr_intervals, elections=elections)
@@ -48,17 +46,16 @@ def text_report(
     return "\n".join(parts) + "\n"
 
 
+def finding_lines(findings: Sequence[str]) -> list[str]:
+    """Return a sentence for each thing that the samples lack, wrapped."""
+    return [line for each in findings for line in _wrapped(f"- {sentence(each)}", indent="  ")]
+
+
 def incident_lines(incidents: Sequence[Row]) -> list[str]:
     """Return a sentence for each incident, oldest first, wrapped."""
     lines: list[str] = []
     for number, row in enumerate(by_start(incidents)[:ROWS_MAX], start=1):
-        lines += wrap(
-            f"{number}. {incident_sentence(row)}",
-            WIDTH,
-            subsequent_indent="   ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+        lines += _wrapped(f"{number}. {incident_sentence(row)}", indent="   ")
     if len(incidents) > ROWS_MAX:
         lines.append(f"... and {len(incidents) - ROWS_MAX} more")
     return lines
@@ -139,6 +136,12 @@ def exits_of(fault: InjectedFault, intervals: Sequence[Row], *, until_ms: int) -
     """Return the ISR exits after a fault: those of its broker, or all without one."""
     outside = [row for row in intervals if row["in_isr"] is False]
     return _after(fault, outside, "start_ms", "replica", until_ms=until_ms)
+
+
+def _wrapped(text: str, *, indent: str) -> list[str]:
+    return wrap(
+        text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _after(

@@ -48,6 +48,8 @@ class Task:
     cores: int = CORES
     lag_time_max_ms: int = LAG_TIME_MAX_MS
     """replica.lag.time.max.ms of the brokers."""
+    cluster: str = ""
+    """Its name; empty if the samples are of one alone."""
     coverage_min: float = COVERAGE_MIN
     """Share of the partitions' time, 0 to 1, that must be known for the run to count as done."""
     executors: Executors | None = None
@@ -84,6 +86,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     begin.add_argument("--window", metavar="TIME", help="before the end, as in 30m, 6h or 7d")
     parser.add_argument("--end", metavar="TIME", help="exclusive; now, or the end of the lake")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR")
+    name = "the one whose samples count; needed where there are several"
+    parser.add_argument("--cluster", default="", metavar="NAME", help=name)
     parser.add_argument("--faults", type=Path, metavar="FILE", help="JSON list of injected faults")
     parser.add_argument("--print-tables", action="store_true", help="print each as JSON too")
     parser.add_argument("--print-page", action="store_true", help="print report.html, packed")
@@ -137,6 +141,7 @@ def task_of(given: argparse.Namespace) -> Task:
         all_tables=given.all_tables,
         cores=given.cores,
         lag_time_max_ms=given.lag_time_max_ms,
+        cluster=given.cluster,
         coverage_min=given.coverage_min,
         executors=executors,
         bearer_token_file=given.bearer_token_file,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 from xml.etree import ElementTree
@@ -215,6 +216,17 @@ def test_a_partition_that_was_never_out_is_counted_and_not_drawn(known: object) 
     tree = page_of(isr_intervals=[interval(in_isr=known)])
     assert "In 1 of 1 partition no replica was seen out of sync." in words_of(tree)
     assert not tree.findall(".//section[@id='isr']//rect")
+
+
+def test_what_the_samples_lack_stands_on_top_of_the_page() -> None:
+    lacks = ("http://here has samples of 1 of 3 brokers", "clocks of <brokers> differ")
+    page = html_report({}, replace(WINDOW, cluster="blue", known=0.25, findings=lacks))
+    assert '<p class="lead">Cluster blue, ' in page
+    assert "scraped every 1.0 s; 25.0% of the partitions' time is known.</p>" in page
+    assert "<li>http://here has samples of 1 of 3 brokers.</li>" in page
+    assert "<li>Clocks of &lt;brokers&gt; differ.</li>" in page
+    assert page.index("Clocks of") < page.index('id="incidents"')
+    assert 'class="findings"' not in html_report({}, WINDOW)
 
 
 def test_the_page_opens_with_the_incidents() -> None:

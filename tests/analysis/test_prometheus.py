@@ -6,6 +6,7 @@ import json
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from strandline_analysis.read_options import Matcher, Piece
 from strandline_analysis.remote_read import Series, read_series
 from strandline_analysis.stopwatch import Stopwatch
 from tests.analysis.http_server import PreparedResponse, served_by
-from tests.analysis.openmetrics import labelled, openmetrics
+from tests.analysis.openmetrics import Labelled, labelled, openmetrics
 from tests.analysis.timeline import INTERVAL_MS, PartitionTimeline, scraped
 from tests.support.eventually import eventually
 from tests.support.prometheus_program import PrometheusProgram
@@ -134,16 +135,8 @@ def test_the_job_reads_analyses_and_writes(
     from strandline_analysis.outcome import NO_DATA, OK
     from strandline_analysis.task import Task
 
-    history = PartitionTimeline()
-    history.change_isr(10_450, {0, 1})
-    history.change_isr(25_100, {0, 1, 2})
-    history.elect(40_800, 1, {0, 1, 2})
     end_ms = START_MS + 60_000
-    series = scraped(history, length=60_000)
-    made = [labelled(each, start_ms=START_MS, end_ms=end_ms) for each in series]
-    for broker in range(3):
-        labels = {"__name__": "up", "pod": f"default-{broker}"}
-        made.append((labels, [(START_MS + at, 1.0) for at in range(0, 60_000, INTERVAL_MS)]))
+    made = [*one_cluster(end_ms), *another_cluster(end_ms)]
     prometheus.load(openmetrics(made))
     prometheus.start()
     task = Task(
@@ -154,13 +147,17 @@ def test_the_job_reads_analyses_and_writes(
         print_tables=True,
         all_tables=True,
         coverage_min=0.0,
+        cluster="default",
     )
+    assert analyse(spark, replace(task, cluster=""), Stopwatch()) == NO_DATA
+    assert "2 clusters, default, other: name one with --cluster" in capsys.readouterr().err
     steps: list[str] = []
     assert analyse(spark, task, Stopwatch(tell=steps.append)) == OK
     of_run = ["Prometheus answers", "Java and Spark's session", "Spark ends"]
     assert len([*steps, *of_run]) == steps_of(task)
     printed = capsys.readouterr().out
-    assert "scraped every 1.0 s" in printed
+    assert printed.startswith("Cluster default, ")
+    assert "scraped every 1.0 s; 0.0% of the partitions' time is known" in printed
     tables = {
         line.split()[1]: json.loads(line.split(maxsplit=2)[2])
         for line in printed.splitlines()
@@ -175,12 +172,12 @@ def test_the_job_reads_analyses_and_writes(
     check_files(tmp_path / "out", tables)
     assert f"The report for a browser is {tmp_path / 'out' / 'report.html'}" in printed
 
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert summary["coverage"] == 0.0  # nothing tells of the sizes of ISRs
+    check_findings(tmp_path / "out", printed)
 
     nothing = Task(prometheus=prometheus.url, start_ms=0, end_ms=1000, out=tmp_path / "none")
     assert analyse(spark, nothing, Stopwatch()) == NO_DATA
     assert "no two scrapes" in capsys.readouterr().err
+    check_nothing(tmp_path / "none", prometheus.url)
 
 
 def test_a_job_without_prometheus_ends_with_one_sentence_and_no_spark(
@@ -200,15 +197,69 @@ def test_a_job_without_prometheus_ends_with_one_sentence_and_no_spark(
     assert "refused; the option url names a Prometheus" in told
 
 
+def check_findings(out: Path, printed: str) -> None:
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["coverage"] == 0.0  # nothing tells of the sizes of ISRs
+    (lacks,) = summary["findings"]
+    assert f"has no sample of {names.BROKER_START_TIMESTAMP_SECONDS.name}, " in lacks
+    assert f"{names.PARTITION_MIN_INSYNC_REPLICAS.name}, " in lacks
+    assert lacks in " ".join(printed.split())
+
+
+def check_nothing(out: Path, url: str) -> None:
+    told = json.loads((out / "summary.json").read_text())
+    assert (told["coverage"], told["rows"]) == (0.0, {})
+    assert told["findings"][0].startswith(f"{url} holds no two scrapes of one target")
+    assert "holds no two scrapes" in (out / "report.html").read_text()
+
+
+def one_cluster(end_ms: int) -> list[Labelled]:
+    """Return samples of a partition with changes of ISR and leader, and of its brokers' scrapes."""
+    history = PartitionTimeline()
+    history.change_isr(10_450, {0, 1})
+    history.change_isr(25_100, {0, 1, 2})
+    history.elect(40_800, 1, {0, 1, 2})
+    series = scraped(history, length=60_000)
+    found = [labelled(each, start_ms=START_MS, end_ms=end_ms) for each in series]
+    for broker in range(3):
+        labels = {"__name__": "up", "pod": f"default-{broker}"}
+        found.append((labels, [(START_MS + at, 1.0) for at in range(0, 60_000, INTERVAL_MS)]))
+    return found
+
+
+def another_cluster(end_ms: int) -> list[Labelled]:
+    """Return samples of other brokers with the same topic, of which no table may tell."""
+    history = PartitionTimeline()
+    history.kill(20_400, 0)
+    history.elect(20_800, 2, {1, 2})
+    found = []
+    for each in scraped(history, length=60_000):
+        labels, samples = labelled(each, start_ms=START_MS, end_ms=end_ms)
+        found.append(({**labels, "pod": labels["pod"].replace("default", "other")}, samples))
+    up = {"__name__": "up", "pod": "other-1"}
+    # Scraped more often, and one scrape of them failed.
+    every_ms = INTERVAL_MS // 2
+    found.append((up, [(START_MS + at, float(at != 9_500)) for at in range(0, 60_000, every_ms)]))
+    return found
+
+
 def check_files(out: Path, tables: dict[str, list[dict[str, Any]]]) -> None:
     import pyarrow.parquet
 
     from strandline_analysis.html_report.page import html_report
     from strandline_analysis.html_report.words import Range
 
-    whole = Range(start_ms=START_MS, end_ms=START_MS + 60_000, interval_ms=INTERVAL_MS)
-    assert (out / "report.html").read_text() == html_report(tables, whole)
     summary = json.loads((out / "summary.json").read_text())
+    whole = Range(
+        start_ms=START_MS,
+        end_ms=START_MS + 60_000,
+        interval_ms=INTERVAL_MS,
+        cluster="default",
+        known=0.0,
+        findings=tuple(summary["findings"]),
+    )
+    assert (out / "report.html").read_text() == html_report(tables, whole)
+    assert {row["cluster"] for rows in tables.values() for row in rows} == {"default"}
     assert summary["scrapeIntervalMs"] == INTERVAL_MS
     assert summary["rows"] == {name: len(rows) for name, rows in tables.items()}
     for name, rows in tables.items():

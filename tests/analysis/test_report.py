@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from strandline_analysis import report
+from strandline_analysis.html_report.words import Range
 from strandline_analysis.injected_faults import FaultsMalformed, InjectedFault, read_faults
 from strandline_analysis.sentences import EVIDENCE_LIMIT, incident_sentence, whatif_sentences
 
@@ -88,9 +89,7 @@ def faults_from(tmp_path: Path, given: object) -> list[InjectedFault]:
 def test_faults_are_printed_beside_the_elections_that_followed() -> None:
     killed = InjectedFault(name="leader killed", at_ms=AT, broker_id=1, gap_ms=900)
     text = report.text_report(
-        start_ms=AT - 1000,
-        end_ms=AT + 59_000,
-        interval_ms=1000,
+        Range(start_ms=AT - 1000, end_ms=AT + 59_000, interval_ms=1000),
         incidents=[],
         isr_intervals=[interval(), interval(replica=2, in_isr=True)],
         elections=[election()],
@@ -111,9 +110,7 @@ def test_the_report_opens_with_a_sentence_for_each_incident() -> None:
     cut = incident(id="b", start_ms=AT + 50_000, end_ms=AT + 60_000, kind="network")
     cut |= {"root_broker": None, "confidence": 0.0}
     text = report.text_report(
-        start_ms=AT - 1000,
-        end_ms=AT + 90_000,
-        interval_ms=1000,
+        Range(start_ms=AT - 1000, end_ms=AT + 90_000, interval_ms=1000),
         incidents=[cut, incident()],
         isr_intervals=[],
         elections=[],
@@ -131,6 +128,28 @@ def test_the_report_opens_with_a_sentence_for_each_incident() -> None:
         f"{at(AT + 800)}." in said
     )
     assert "(10.0 s): brokers were missing alike, as when the network is cut, 2 partitions" in said
+
+
+def test_what_the_samples_lack_stands_before_the_incidents_with_the_coverage() -> None:
+    lacks = ("http://here has two of three brokers", "a clock is wrong.")
+    window = Range(
+        start_ms=AT - 1000,
+        end_ms=AT + 59_000,
+        interval_ms=1000,
+        cluster="strandline/blue",
+        known=0.5,
+        findings=lacks,
+    )
+    text = report.text_report(window, incidents=[], isr_intervals=[], elections=[], faults=[])
+    lines = text.splitlines()
+    assert lines[0].startswith("Cluster strandline/blue, ")
+    assert lines[0].endswith("scraped every 1.0 s; 50.0% of the partitions' time is known")
+    assert lines[1:5] == [
+        "- http://here has two of three brokers.",
+        "- A clock is wrong.",
+        "",
+        "Incidents: 0",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -175,9 +194,7 @@ def test_what_is_unknown_at_the_edge_of_the_range_is_not_listed() -> None:
     before = interval(in_isr=None, start_reason="range", end_reason="range")
     within = interval(in_isr=None, start_reason="gap", end_reason="gap", replica=2)
     text = report.text_report(
-        start_ms=AT - 1000,
-        end_ms=AT + 59_000,
-        interval_ms=1000,
+        Range(start_ms=AT - 1000, end_ms=AT + 59_000, interval_ms=1000),
         incidents=[],
         isr_intervals=[before, within],
         elections=[],

@@ -11,8 +11,8 @@ import pytest
 from strandline import names
 from strandline.names import Metric
 from strandline_analysis import catalogue
-from tests.analysis.agreement import Row, made, over
-from tests.analysis.generated import START_MS, UP, History
+from tests.analysis.agreement import Row, in_order, made, over
+from tests.analysis.generated import START_MS, UP, History, frame
 from tests.analysis.timeline import INTERVAL_MS
 
 pytestmark = pytest.mark.processes
@@ -92,6 +92,42 @@ def test_three_returns_in_ten_minutes_are_flapping(spark: Any) -> None:
     by_broker = {(row["broker"], row["window_start_ms"]): row for row in churn}
     assert sum(row["shrinks"] for row in by_broker.values()) == 5
     assert {row["broker"] for row in churn if row["observed_expands"]} == {0}
+
+
+def test_a_clock_that_is_wrong_is_seen_by_the_times_that_it_tells(spark: Any) -> None:
+    from strandline_analysis.observations import observations
+
+    began = names.BROKER_START_TIMESTAMP_SECONDS
+    at = START_MS / 1000
+    told = {
+        **line(began, [at - 60] * 5 + [at + 4.5] * 5, broker=0),
+        **line(began, [at - 60] * 5 + [at + 5 + 7] * 5, broker=1),
+        **line(began, [at - 60] * 5 + [at + 4 - 7] * 5, broker=2),
+        # A process that began at an unknown time before the range tells nothing of its clock.
+        **line(began, [at - 3600] * 5, broker=3),
+        **line(names.PARTITION_IS_LEADER, [1.0] * 3 + [0.0] * 3, broker=0),
+        **line(names.PARTITION_ISR_MEMBER, [1.0], broker=0, of={"replica": "7"}),
+    }
+    ranged = {"start_ms": START_MS, "end_ms": START_MS + 60_000}
+    plain, runs = (
+        observations(frame(spark, told, gap_ms=gap_ms, **ranged)).toArrow().to_pylist()
+        for gap_ms in (0, 2.5 * INTERVAL_MS)
+    )
+    assert in_order(plain) == in_order(runs)
+    by_pod = {row["pod"]: row for row in runs if row["metric"] == began.name}
+    clocks = {pod: (row["ahead_ms"], row["behind_ms"]) for pod, row in by_pod.items()}
+    assert clocks == {
+        "default-0": (-500, -500),
+        "default-1": (7_000, -8_000),
+        "default-2": (-8_000, 7_000),
+        "default-3": (-3_600_000, None),
+    }
+    leading = {row["leading_ms"] for row in runs if row["metric"] != began.name}
+    assert leading == {START_MS + 2_000, None}
+    assert {(row["prefix"], row["namespace"], row["label"]) for row in runs} == {
+        ("default", "", "")
+    }
+    assert [row["replica"] for row in runs if row["replica"]] == [7]
 
 
 def test_changes_between_two_scrapes_are_counted_as_missed(spark: Any) -> None:

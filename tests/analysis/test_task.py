@@ -34,6 +34,13 @@ def test_token_and_ca_reach_the_data_source() -> None:
     assert asked().source["bearer_token_file"] == asked().source["ca_file"] == ""
 
 
+def test_a_cluster_is_named_or_left_open() -> None:
+    assert (asked("--cluster", "strandline/blue").cluster, asked().cluster) == (
+        "strandline/blue",
+        "",
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -126,6 +126,7 @@ def test_the_analysis_job_connects_to_prometheus_alone() -> None:
         "--set=analysis.name=tuesday",
         "--set=analysis.start=2026-01-01T00:00:00Z",
         '--set-json=analysis.faults=[{"name":"a","atMs":1790000000123}]',
+        "--set=analysis.cluster=strandline/orders",
     )
     pod = pod_of(found["Job", "strandline-tuesday"])
     assert pod["automountServiceAccountToken"] is False
@@ -137,6 +138,7 @@ def test_the_analysis_job_connects_to_prometheus_alone() -> None:
     assert not [each for each in args if each.startswith("--end")]
     assert f"--lag-time-max-ms={SAFE.replica_lag_time_max_ms}" in args
     assert f"--coverage-min={COVERAGE_MIN}" in args
+    assert "--cluster=strandline/orders" in args
     (rule,) = found["Job", "strandline-tuesday"]["spec"]["podFailurePolicy"]["rules"]
     assert rule["action"] == "FailJob"
     assert rule["onExitCodes"]["values"] == [NO_DATA, LITTLE_KNOWN]
@@ -339,6 +341,7 @@ def test_the_rate_interval_is_grafanas(
         "analysis.start=yesterday",
         "analysis.name=Upper",
         "analysis.deadlineSeconds=1",
+        "analysis.cluster=orders/",
         "analysis.lagTimeMaxMs=0",
         "analysis.coverageMin=1.5",
         "analysis.window=a day",

@@ -29,7 +29,8 @@ from tests.support.commands import programs
 ROOT = Path(__file__).resolve().parents[2]
 VERBS = {verb.name: verb for verbs in GROUPS.values() for verb in verbs}
 EXAMPLES = [(verb, command) for verb in VERBS.values() for command, _ in verb.examples]
-NEED_A_CLUSTER = {"demo", "load", "bench", "analysis", "recover", "status", "undelete"}
+NEED_A_CLUSTER = {"demo", "load", "bench", "analysis", "analysis-score", "recover", "status"}
+NEED_A_CLUSTER |= {"undelete"}
 NEED_A_CLUSTER |= {"watch", "describe", "report", "elect", "reassign", "drain", "rebalance"}
 RUNNABLE = [command for verb, command in EXAMPLES if verb.name not in NEED_A_CLUSTER]
 

@@ -6,6 +6,7 @@ from strandline_cli.command_line import Verb
 
 from . import (
     analysis,
+    analysis_score,
     bench,
     check,
     demo,
@@ -41,6 +42,6 @@ GROUPS: dict[str, tuple[Verb, ...]] = {
         undelete.VERB,
     ),
     "On what was recorded": (dump_log.VERB, check.VERB, analysis.VERB),
-    "On one machine, without a cluster": (sim.VERB,),
+    "On one machine, without a cluster": (sim.VERB, analysis_score.VERB),
 }
 """The groups and their verbs, in the order of the overview."""

@@ -31,8 +31,10 @@ VERB = Verb(
     text="""\
 Reads a range of time from Prometheus, or from a lake that `python -m strandline_analysis.ingest`
 has landed, with Spark, in one process; needs Java and the extra `analysis`.
-Exit code 1 means that Prometheus cannot be read, 2 that there is no sample of the range, 3 that
-the samples tell of less than --coverage-min of the partitions' time.""",
+Exit code 1 means that Prometheus cannot be read, 2 that there is no sample of the range, or that
+there are several clusters and --cluster names none, 3 that the samples tell of less than
+--coverage-min of the partitions' time. What samples lack is told in a sentence each, with what to
+do about it.""",
     examples=(
         (
             "strandline analysis --prometheus http://127.0.0.1:9090 --out tables",

@@ -65,6 +65,9 @@ template:
           {{- end }}
           - --faults=/etc/strandline/faults.json
           - --out=/out
+          {{- with .Values.analysis.cluster }}
+          - --cluster={{ . }}
+          {{- end }}
           - --lag-time-max-ms={{ int .Values.analysis.lagTimeMaxMs }}
           - --coverage-min={{ .Values.analysis.coverageMin }}
           {{- if .Values.analysis.printPage }}

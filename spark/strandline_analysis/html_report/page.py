@@ -15,7 +15,7 @@ from .markup import Element, element, text_of
 from .rows import Cell, table_of
 from .slo import slo_budget
 from .whatif import whatif_curve
-from .words import Range, Row, clock, moment, partition_of, span
+from .words import Range, Row, about, clock, partition_of, sentence
 
 STYLE: Final = Path(__file__).with_name("report.css")
 SCRIPT: Final = Path(__file__).with_name("report.js")
@@ -57,7 +57,8 @@ def html_report(tables: Tables, window: Range) -> str:
     body = element(
         "body",
         element("h1", title),
-        element("p", _range(window), class_="lead"),
+        element("p", sentence(about(window)), class_="lead"),
+        findings_list(window.findings),
         element("nav", element("ul", *links), aria_label="Parts"),
         element("main", *sections),
         element("script", SCRIPT.read_text(encoding="utf-8")),
@@ -65,9 +66,12 @@ def html_report(tables: Tables, window: Range) -> str:
     return "<!DOCTYPE html>\n" + text_of(element("html", head, body, lang="en")) + "\n"
 
 
-def _range(window: Range) -> str:
-    times = f"{moment(window.start_ms)} to {moment(window.end_ms)} UTC"
-    return f"{times}, {span(window.length_ms)}, scraped every {span(window.interval_ms)}."
+def findings_list(findings: Sequence[str]) -> Element | None:
+    """Return what the samples lack, a sentence each, or nothing."""
+    if not findings:
+        return None
+    items = [element("li", sentence(each)) for each in findings]
+    return element("ul", *items, class_="findings", aria_label="What the samples lack")
 
 
 def _incidents(tables: Tables, window: Range) -> list[Element]:

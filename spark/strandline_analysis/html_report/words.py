@@ -14,7 +14,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """The range of time that was analysed."""
+    """The range of time that was analysed, and what is known of it."""
 
     start_ms: int
     end_ms: int
@@ -22,6 +22,12 @@ class Range:
     """Of the scrapes."""
     lag_time_max_ms: int = LAG_TIME_MAX_MS
     """replica.lag.time.max.ms of the brokers."""
+    cluster: str = ""
+    """Its name; empty if no label tells it."""
+    known: float | None = None
+    """Share of the partitions' time of which samples tell, 0 to 1; None if it was not counted."""
+    findings: tuple[str, ...] = ()
+    """Sentences on what the samples lack."""
 
     @property
     def length_ms(self) -> int:
@@ -68,6 +74,22 @@ def broker(broker_id: int | None) -> str:
 def counted(count: int, noun: str) -> str:
     """Return a number with its noun, in the plural where it needs one."""
     return f"{grouped(count)} {noun}" if count == 1 else f"{grouped(count)} {noun}s"
+
+
+def sentence(text: str) -> str:
+    """Return a text as a whole sentence; a URL or a path at its begin stays as it is."""
+    is_word = text.partition(" ")[0].isalpha()
+    begin = text[:1].upper() if is_word else text[:1]
+    return f"{begin}{text[1:].removesuffix('.')}."
+
+
+def about(window: Range) -> str:
+    """Return what a report is about: cluster, range, scrapes, and how much of it is known."""
+    whose = f"Cluster {window.cluster}, " if window.cluster else ""
+    times = f"{moment(window.start_ms)} to {moment(window.end_ms)} UTC, {span(window.length_ms)}"
+    scrapes = f", scraped every {span(window.interval_ms)}" if window.interval_ms else ""
+    share = "" if window.known is None else f"; {window.known:.1%} of the partitions' time is known"
+    return f"{whose}{times}{scrapes}{share}"
 
 
 def _utc(time_ms: int) -> datetime:
