@@ -29,9 +29,10 @@ VERB = Verb(
     name="analysis",
     summary="tell from scraped samples which brokers led and were in sync, and when",
     text="""\
-Reads a range of time from Prometheus, or from a lake that `python -m strandline_analysis.ingest`
-has landed, with Spark, in one process; needs Java and the extra `analysis`.
-Exit code 1 means that Prometheus cannot be read, 2 that there is no sample of the range, 3 that
+Reads a range of time from Prometheus, from a lake that `python -m strandline_analysis.ingest` has
+landed, or from blocks of a snapshot, with Spark, in one process; needs Java and the extra
+`analysis`. Exit code 1 means that the source cannot be read, 2 that it has no sample of the range,
+3 that
 the samples tell of less than --coverage-min of the partitions' time.""",
     examples=(
         (
@@ -41,6 +42,10 @@ the samples tell of less than --coverage-min of the partitions' time.""",
         (
             "strandline analysis --prometheus http://127.0.0.1:9090 --window 6h --out tables",
             "the last six hours",
+        ),
+        (
+            "strandline analysis --blocks data/snapshots/20261126T061500Z-1a2b3c4d --out tables",
+            "the last hour of a snapshot of Prometheus, without any server",
         ),
     ),
     add_options=_add_options,
