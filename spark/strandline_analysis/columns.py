@@ -18,7 +18,7 @@ import pyarrow as pa
 from .read_options import MINUTE_MS
 from .remote_read import NAME_LABEL, Series
 from .xor_chunk import HEADER_BYTES, STALE_BITS
-from .xor_chunks import decode_chunks
+from .xor_chunks import ChunkSamples, decode_chunks
 
 BATCH_SAMPLES: Final = 200_000
 """Samples that are decoded together, unless a single series has more: some 20 MB with labels."""
@@ -66,7 +66,7 @@ def grouped(series: Iterable[Series], *, samples_max: int) -> Iterator[list[Seri
 
 
 def decoded(group: Sequence[Series], *, start_ms: int, end_ms: int) -> Samples:
-    """Return the samples of series within [start_ms, end_ms).
+    """Return the samples of series within [start_ms, end_ms) that were not deleted.
 
     Chunks of the head and of a block may overlap; the first sample of a timestamp counts.
 
@@ -75,14 +75,33 @@ def decoded(group: Sequence[Series], *, start_ms: int, end_ms: int) -> Samples:
     found = decode_chunks([chunk for each in group for chunk in each.chunks])
     chunk_counts = np.array([len(each.chunks) for each in group], np.int64)
     of_chunk = np.repeat(np.arange(len(group)), chunk_counts)
+    left = _left(group, found)
     return ordered(
         [each.labels for each in group],
-        np.repeat(of_chunk, found.counts),
-        found.timestamps,
-        found.bits,
+        np.repeat(of_chunk, found.counts)[left],
+        found.timestamps[left],
+        found.bits[left],
         start_ms=start_ms,
         end_ms=end_ms,
     )
+
+
+def _left(group: Sequence[Series], found: ChunkSamples) -> slice | np.ndarray:
+    """Return which samples were not deleted, as an index."""
+    if not any(each.deleted for each in group):
+        return slice(None)
+    left = np.ones(len(found.timestamps), bool)
+    ends = np.cumsum(found.counts)
+    before = 0
+    for each in group:
+        for index, spans in each.deleted.items():
+            end = ends[before + index]
+            chunk = slice(end - found.counts[before + index], end)
+            at = found.timestamps[chunk]
+            for first, last in spans:
+                left[chunk] &= (at < first) | (at > last)
+        before += len(each.chunks)
+    return left
 
 
 def ordered(

@@ -1,8 +1,9 @@
-"""The job: read a range of time from Prometheus or a lake, analyse it, write and print the tables.
+"""The job: read a range of time, analyse it, write and print the tables.
 
     python -m strandline_analysis.job --prometheus URL [--start T] [--end T] --out DIR
 
-Runs in one process (local mode). The exit code is 0, 1 if Prometheus cannot be read, 2 if there
+Samples come from Prometheus, a lake or blocks of Prometheus. Runs in one process (local mode).
+The exit code is 0, 1 if Prometheus or a block cannot be read, 2 if there
 are no two scrapes of one target, or no sample of a partition, in the range, or 3 if the samples
 tell of less than --coverage-min of the partitions' time; with 3 all tables are written. Also 2 is
 the code where samples of several clusters are there and --cluster names none.
@@ -14,6 +15,7 @@ import argparse
 import base64
 import gzip
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +26,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -51,7 +54,8 @@ from .samples import scrape_interval_ms
 from .session import executors_session, local_session
 from .stopwatch import Stopwatch
 from .tables import ANALYSES, Analysis
-from .task import PAGE_MARK, UP, Task, add_options, check_prometheus, task_of
+from .task import PAGE_MARK, UP, Task, add_options, check_source, task_of
+from .tsdb_files import BlockRefused
 
 SUMMARY: Final = "summary.json"
 FEW_SCRAPES: Final = 20_000
@@ -63,6 +67,10 @@ PLANS_OF_FEW: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 """Settings for few rows, which change no result."""
+REFUSAL: Final = re.compile(
+    rf"^[\w.]+\.(?:{BlockRefused.__name__}|{ReadFailed.__name__}): (.+)$", re.MULTILINE
+)
+"""The sentence of a task that could not read, in what Spark says of it."""
 TABLE_MARK: Final = "table "
 """Start of a line of --print-tables; the table's name and its rows as JSON follow."""
 
@@ -74,7 +82,7 @@ REPORTED: Final = (
 )
 """Tables that a report shows; the others are made when they are asked for."""
 STEPS_BESIDE_TABLES: Final = 7
-"""Python, Prometheus, Java, the scrape interval, the clusters, the report, and Spark's end."""
+"""Python, the source, Java, the scrape interval, the clusters, the report, and Spark's end."""
 PROBED_INTERVALS: Final = 3
 """Scrape intervals in which every broker was scraped."""
 CLUSTER: Final = "cluster"
@@ -107,11 +115,11 @@ def run(task: Task, watch: Stopwatch | None = None) -> int:
     """Do what a task says and return the exit code; watch takes its steps."""
     watch = watch or Stopwatch()
     try:
-        check_prometheus(task)
-    except ReadFailed as error:
+        check_source(task)
+    except (ReadFailed, BlockRefused) as error:
         sys.stderr.write(f"{error}\n")
         return UNREADABLE
-    watch.ended("Prometheus answers")
+    watch.ended("a look at the source")
     with tempfile.TemporaryDirectory(prefix="strandline-analysis-") as folder:
         spark = session_of(task, folder=Path(folder))
         watch.ended("Java and Spark's session")
@@ -136,6 +144,13 @@ def analyse(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
     before = {name: spark.conf.get(name) for name in PLANS_OF_FEW}
     try:
         return _analysed(spark, task, watch)
+    except PySparkException as error:
+        # A task's own words are among many of Spark's; those of a wrong plan are not.
+        refusals = REFUSAL.findall(str(error))
+        if not refusals:
+            raise
+        sys.stderr.write(f"{refusals[-1]}\n")
+        return UNREADABLE
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)

@@ -1,8 +1,9 @@
 """The Python Data Source `prometheus`: scraped samples as a DataFrame in the shape of schema.
 
 Use it as `spark.read.format("prometheus")` in a session of `session`, or after `register`. Its
-options are the fields of `read_options.ReadOptions`. A task reads pieces one after the other: a
-piece is a metric, a slice of time and a shard of series. Samples become rows before they reach the
+options are the fields of `read_options.ReadOptions`: samples come from a Prometheus or from a
+folder of blocks. A task reads pieces one after the other: a piece is a metric, a slice of time and
+a shard of series, of all blocks that have a part of it. Samples become rows before they reach the
 JVM. `.schema(...)` with fewer columns makes fewer.
 
 Invariant: what is pushed down changes what is asked for, never which rows a query returns.
@@ -11,8 +12,11 @@ Invariant: what is pushed down changes what is asked for, never which rows a que
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -45,6 +49,8 @@ from .read_options import (
     pieces,
     read_options,
 )
+from .remote_read import Series, read_series
+from .tsdb_snapshot import OpenSnapshot, snapshot_in
 
 FORMAT: Final = "prometheus"
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
@@ -52,6 +58,9 @@ PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 TIMES: Final = ("first_ms", "last_ms")
 LABELS: Final = ("pod", "instance", "topic", "partition", "replica")
 """Columns whose filters become matchers; each has its label's name."""
+
+SeriesOf = Callable[[Piece], Iterable[Series]]
+"""Gives the series of a piece with their chunks."""
 
 
 def register(spark: SparkSession) -> None:
@@ -75,15 +84,24 @@ class PrometheusSource(DataSource):  # type: ignore[misc]  # pyspark is not in t
     def reader(self, schema: StructType) -> PrometheusReader:
         """Return a reader with the given options, for all columns or those that were asked for.
 
-        Raises:  OptionInvalid for a wrong option, or a column that there is not
+        Raises:  OptionInvalid for a wrong option, or a column that there is not, and BlockRefused
+            for a folder without blocks of the range
         """
-        check_columns(schema, self.schema())
-        return PrometheusReader(read_options(self.options), schema)
+        return PrometheusReader(self._checked(schema), schema)
 
     def streamReader(self, schema: StructType) -> SliceReader:  # noqa: N802 - Spark's name
         """Return a reader of slices one after the other."""
         check_columns(schema, self.schema())
         return SliceReader(read_options(self.options), schema)
+
+    def _checked(self, schema: StructType) -> ReadOptions:
+        """Return the options after a look at the columns, and at the range of blocks."""
+        check_columns(schema, self.schema())
+        options = read_options(self.options)
+        if options.blocks:
+            snapshot = snapshot_in(Path(options.blocks))
+            snapshot.check_range(start_ms=options.start_ms, end_ms=options.end_ms)
+        return options
 
 
 class PushingSource(PrometheusSource):
@@ -91,8 +109,7 @@ class PushingSource(PrometheusSource):
 
     def reader(self, schema: StructType) -> PushingReader:
         """Return a reader that takes filters."""
-        check_columns(schema, self.schema())
-        return PushingReader(read_options(self.options), schema)
+        return PushingReader(self._checked(schema), schema)
 
 
 class PrometheusReader(DataSourceReader):  # type: ignore[misc]  # pyspark is not in the dev extra
@@ -194,8 +211,9 @@ def rows_of(options: ReadOptions, partition: InputPartition, wanted: StructType)
     """Yield the rows of a task's pieces as Arrow batches."""
     # Without a piece there is no task, and Spark makes one with None.
     shape = to_arrow_schema(wanted, timezone="UTC")
-    for piece in partition.value or ():
-        yield from batches(options, piece, shape)
+    with _opened(options) as series_of:
+        for piece in partition.value or ():
+            yield from batches(options, piece, shape, series_of)
 
 
 def narrowed(options: ReadOptions, given: Filter) -> ReadOptions:
@@ -230,12 +248,22 @@ def check_columns(wanted: StructType, known: StructType) -> None:
             raise OptionInvalid("schema", given=shown, accepted=f"some of {columns}")
 
 
-def batches(options: ReadOptions, piece: Piece, shape: Any) -> Iterator[Any]:
+@contextmanager
+def _opened(options: ReadOptions) -> Iterator[SeriesOf]:
+    """Open where a task's pieces come from, and yield what gives their series."""
+    if options.blocks:
+        with OpenSnapshot(snapshot_in(Path(options.blocks))) as snapshot:
+            yield snapshot.series
+    else:
+        yield partial(read_series, server_of(options))
+
+
+def batches(options: ReadOptions, piece: Piece, shape: Any, series_of: SeriesOf) -> Iterator[Any]:
     """Yield the rows of one piece as Arrow batches of a schema."""
     # A session that only plans needs neither; each worker loads them once.
     from . import columns  # noqa: PLC0415
 
-    for samples in _samples(options, piece):
+    for samples in _samples(options, piece, series_of):
         rows = (
             columns.minutes(samples)
             if options.minutes
@@ -245,19 +273,17 @@ def batches(options: ReadOptions, piece: Piece, shape: Any) -> Iterator[Any]:
             yield columns.record_batch(rows, shape)
 
 
-def _samples(options: ReadOptions, piece: Piece) -> Iterator[Any]:
+def _samples(options: ReadOptions, piece: Piece, series_of: SeriesOf) -> Iterator[Any]:
     import numpy as np  # noqa: PLC0415 - as above
 
-    from . import columns, json_api, remote_read  # noqa: PLC0415
+    from . import columns, json_api  # noqa: PLC0415
 
-    server = server_of(options)
     ranged = {"start_ms": piece.start_ms, "end_ms": piece.end_ms}
     if options.transport is Transport.REMOTE_READ:
-        found = remote_read.read_series(server, piece)
-        for group in columns.grouped(found, samples_max=columns.BATCH_SAMPLES):
+        for group in columns.grouped(series_of(piece), samples_max=columns.BATCH_SAMPLES):
             yield columns.decoded(group, **ranged)
     else:
-        for shown in json_api.read_shown(server, piece):
+        for shown in json_api.read_shown(server_of(options), piece):
             index = np.zeros(len(shown.timestamps), np.int64)
             at, bits = np.array(shown.timestamps, np.int64), np.array(shown.bits, np.uint64)
             yield columns.ordered([shown.labels], index, at, bits, **ranged)

@@ -65,8 +65,10 @@ class Reduction(StrEnum):
 class ReadOptions:
     """What one read asks for. Each field is an option of the same name."""
 
-    url: str
+    url: str = ""
     """Prometheus, as http or https, with the path it is served under."""
+    blocks: str = ""
+    """A folder of blocks, which are read in place of a Prometheus."""
     metrics: tuple[str, ...]
     """Names of metrics, separated by commas."""
     start_ms: int
@@ -130,6 +132,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
 
     Raises:  OptionInvalid for the first wrong one
     """
+    _judge_source(given)
     for name in sorted(set(given) - set(_PARSERS)):
         raise OptionInvalid(name, given=given[name], accepted=f"nothing; known: {_known()}")
     for name in sorted(_REQUIRED - set(given)):
@@ -197,6 +200,18 @@ def dealt(found: list[Piece], *, hands: int) -> list[tuple[Piece, ...]]:
     return [tuple(found[hand::hands]) for hand in range(min(hands, len(found)))]
 
 
+def _judge_source(given: Mapping[str, str]) -> None:
+    """Refuse a read from nowhere, from two places, or of files with options of requests."""
+    if "blocks" not in given:
+        if "url" not in given:
+            instead = f"{_PARSERS['url'][1]}, or the option blocks in its place"
+            raise OptionInvalid("url", given=None, accepted=instead)
+        return
+    for name in sorted({"url", *_OF_REQUESTS} & set(given)):
+        said = "nothing beside blocks: samples come from files, and no server is asked"
+        raise OptionInvalid(name, given=given[name], accepted=said)
+
+
 def _judge_pieces(options: ReadOptions) -> None:
     slices = (options.end_ms - 1) // options.slice_ms - options.start_ms // options.slice_ms + 1
     count = len(options.metrics) * slices * options.shards
@@ -223,6 +238,12 @@ def _metrics(text: str) -> tuple[str, ...]:
     if not names or not all(METRIC_NAME.fullmatch(name) for name in names):
         raise ValueError(text)
     return names
+
+
+def _folder(text: str) -> str:
+    if not text:
+        raise ValueError(text)
+    return text
 
 
 def _label(text: str) -> str:
@@ -263,6 +284,7 @@ def _choice(kinds: type[StrEnum]) -> tuple[Callable[[str], StrEnum], str]:
 _TIME: Final = (_whole(0, TIME_MS_MAX)[0], f"ms since 1970, from 0 to {TIME_MS_MAX}")
 _PARSERS: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {
     "url": (_url, "http://HOST:PORT or https://HOST:PORT, with a path at most"),
+    "blocks": (_folder, "the path of a folder of blocks, in place of url"),
     "metrics": (_metrics, "at least one name of a metric; several are separated by commas"),
     "start_ms": _TIME,
     "end_ms": _TIME,
@@ -279,4 +301,11 @@ _PARSERS: Final[Mapping[str, tuple[Callable[[str], object], str]]] = {
     "ca_file": (str, "the path of a file with certificates in PEM"),
 }
 """By option: what makes its value of a text, or raises ValueError; and what it accepts."""
-_REQUIRED: Final = {"url", "metrics", "start_ms", "end_ms"}
+_REQUIRED: Final = {"metrics", "start_ms", "end_ms"}
+_OF_REQUESTS: Final = {
+    "transport",
+    "attempts",
+    "timeout_seconds",
+    "bearer_token_file",
+    "ca_file",
+}

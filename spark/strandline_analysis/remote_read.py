@@ -20,14 +20,11 @@ import crc32c
 
 from .prometheus_http import ReadFailed, Retriable, Server, ask
 from .read_options import Matcher, Piece, Transport
-from .xor_chunk import decode
+from .xor_chunk import ENCODINGS, XOR, decode
 
 PATH: Final = "/api/v1/read"
 STREAMED: Final = "application/x-streamed-protobuf"
 STREAMED_XOR_CHUNKS: Final = 1
-XOR: Final = 1
-ENCODINGS: Final = {0: "none", 2: "histogram", 3: "float histogram"}
-"""Names of the other encodings of a chunk, by number. A newer Prometheus may have more."""
 EQUAL, MATCHES = 0, 2
 """Kinds of a label matcher."""
 NAME_LABEL: Final = "__name__"
@@ -47,6 +44,9 @@ class Series:
 
     labels: dict[str, str]
     chunks: list[bytes] = field(default_factory=list)
+    deleted: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    """By a chunk's index: the first and last ms of the times whose samples were deleted. Prometheus
+    sends none of those; the chunks of a block have them still."""
 
     def samples(self, *, start_ms: int, end_ms: int) -> Iterator[tuple[int, int]]:
         """Yield (timestamp, bits) within [start_ms, end_ms), strictly ascending.
@@ -55,9 +55,11 @@ class Series:
         The reference for `columns`, which does the same for many series at once.
         """
         found: dict[int, int] = {}
-        for chunk in self.chunks:
+        for index, chunk in enumerate(self.chunks):
+            spans = self.deleted.get(index, ())
             for timestamp, bits in decode(chunk):
-                if start_ms <= timestamp < end_ms:
+                gone = any(first <= timestamp <= last for first, last in spans)
+                if start_ms <= timestamp < end_ms and not gone:
                     found.setdefault(timestamp, bits)
         yield from sorted(found.items())
 

@@ -18,6 +18,8 @@ from .lake_slices import Lake, LakeRefused, opened
 from .prometheus_http import server_of
 from .read_options import HOUR_MS, OptionInvalid, Piece, Transport, read_options
 from .remote_read import read_series
+from .tsdb_files import BlockRefused
+from .tsdb_snapshot import Snapshot, snapshot_in
 
 CORES: Final = 2
 COVERAGE_MIN: Final = 0.5
@@ -26,6 +28,7 @@ PAGE_MARK: Final = "page "
 """Start of the line of --print-page; the page as base64 of gzip follows."""
 SPAN_UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": HOUR_MS, "d": 24 * HOUR_MS}
 SPAN: Final = re.compile("(?P<count>[0-9]{1,6})(?P<unit>[smhd])")
+USUAL_TRANSPORT: Final = Transport.REMOTE_READ
 UP: Final = "up"
 """Prometheus's own series: one sample for each scrape of each target."""
 
@@ -38,8 +41,9 @@ class Task:
     end_ms: int
     out: Path
     prometheus: str = ""
-    """Its URL; empty if the samples come from a lake."""
+    """Its URL; empty if the samples come from elsewhere."""
     lake: Lake | None = None
+    snapshot: Snapshot | None = None
     faults: tuple[InjectedFault, ...] = ()
     print_tables: bool = False
     print_page: bool = False
@@ -56,24 +60,28 @@ class Task:
     """Pods that do the work; without any it is done here, on so many cores."""
     bearer_token_file: str = ""
     ca_file: str = ""
-    transport: Transport = Transport.REMOTE_READ
+    transport: Transport = USUAL_TRANSPORT
 
     @property
     def origin(self) -> str:
         """Return where the samples come from, as a person would say."""
-        return self.prometheus if self.lake is None else str(self.lake.folder)
+        folder = self.lake or self.snapshot
+        return self.prometheus if folder is None else str(folder.folder)
 
     @property
     def source(self) -> dict[str, str]:
         """Return the options of the data source that are the same for all of its reads."""
-        return {
-            "url": self.prometheus,
-            "start_ms": str(self.start_ms),
-            "end_ms": str(self.end_ms),
+        ranged = {"start_ms": str(self.start_ms), "end_ms": str(self.end_ms)}
+        requests = {
             "bearer_token_file": self.bearer_token_file,
             "ca_file": self.ca_file,
-            "transport": self.transport,
+            "transport": self.transport.value,
         }
+        if self.snapshot is None:
+            return {"url": self.prometheus, **ranged, **requests}
+        # The data source refuses whatever was asked for in vain.
+        vain = {name: each for name, each in requests.items() if each not in {"", USUAL_TRANSPORT}}
+        return {"blocks": str(self.snapshot.folder), **ranged, **vain}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -81,10 +89,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     samples = parser.add_mutually_exclusive_group(required=True)
     samples.add_argument("--prometheus", metavar="URL")
     samples.add_argument("--lake", type=Path, metavar="DIR", help="what the ingest has landed")
+    blocks = "blocks of Prometheus, such as a snapshot"
+    samples.add_argument("--blocks", type=Path, metavar="DIR", help=blocks)
     begin = parser.add_mutually_exclusive_group()
     begin.add_argument("--start", metavar="TIME", help="RFC 3339 or epoch ms; an hour before end")
     begin.add_argument("--window", metavar="TIME", help="before the end, as in 30m, 6h or 7d")
-    parser.add_argument("--end", metavar="TIME", help="exclusive; now, or the end of the lake")
+    parser.add_argument("--end", metavar="TIME", help="exclusive; now, or the folder's end")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR")
     name = "the one whose samples count; needed where there are several"
     parser.add_argument("--cluster", default="", metavar="NAME", help=name)
@@ -94,7 +104,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all-tables", action="store_true", help="also those not in the report")
     parser.add_argument("--bearer-token-file", default="", metavar="FILE", help="for Prometheus")
     parser.add_argument("--ca-file", default="", metavar="FILE", help="CA of an https URL")
-    ways, usual = list(Transport), Transport.REMOTE_READ
+    ways, usual = list(Transport), USUAL_TRANSPORT
     parser.add_argument("--transport", choices=ways, default=usual, help="json: no stale markers")
     lag, usual_lag = "--lag-time-max-ms", LAG_TIME_MAX_MS
     parser.add_argument(lag, type=int, default=usual_lag, metavar="MS", help="of the brokers")
@@ -114,7 +124,8 @@ def task_of(given: argparse.Namespace) -> Task:
     """
     try:
         lake = opened(given.lake) if given.lake else None
-        start_ms, end_ms = _range(given, lake)
+        snapshot = snapshot_in(given.blocks) if given.blocks else None
+        start_ms, end_ms = _range(given, lake or snapshot)
         faults = tuple(read_faults(given.faults)) if given.faults else ()
         executors = read_executors(given.executors) if given.executors else None
         if executors is not None:
@@ -132,6 +143,7 @@ def task_of(given: argparse.Namespace) -> Task:
     task = Task(
         prometheus=given.prometheus or "",
         lake=lake,
+        snapshot=snapshot,
         start_ms=start_ms,
         end_ms=end_ms,
         out=given.out,
@@ -154,32 +166,38 @@ def task_of(given: argparse.Namespace) -> Task:
             read_options({**task.source, "metrics": UP})
         else:
             lake.check_landed(metrics=lake.metrics, start_ms=start_ms, end_ms=end_ms)
-    except (OptionInvalid, LakeRefused) as error:
+        if snapshot is not None:
+            snapshot.check_range(start_ms=start_ms, end_ms=end_ms)
+    except (OptionInvalid, LakeRefused, BlockRefused) as error:
         raise argparse.ArgumentError(None, str(error)) from error
     return task
 
 
-def _range(given: argparse.Namespace, lake: Lake | None) -> tuple[int, int]:
-    """Return begin and end; a window reaches no further back than the lake does."""
+def _range(given: argparse.Namespace, folder: Lake | Snapshot | None) -> tuple[int, int]:
+    """Return begin and end; a window reaches no further back than a lake or blocks do."""
     now_ms = time.time_ns() // 1_000_000
-    usual_end_ms = now_ms if lake is None else lake.end_ms
+    usual_end_ms = now_ms if folder is None else folder.end_ms
     end_ms = moment_ms(given.end) if given.end else usual_end_ms
     if given.start:
         return moment_ms(given.start), end_ms
     start_ms = end_ms - (span_ms(given.window) if given.window else HOUR_MS)
-    if lake is None:
+    if folder is None:
         return start_ms, end_ms
-    if lake.end_ms <= lake.start_ms:
-        raise LakeRefused(f"{lake.folder} holds no complete slice yet: land one first")
-    return max(start_ms, lake.start_ms), end_ms
+    if isinstance(folder, Lake) and folder.end_ms <= folder.start_ms:
+        raise LakeRefused(f"{folder.folder} holds no complete slice yet: land one first")
+    return max(start_ms, folder.start_ms), end_ms
 
 
-def check_prometheus(task: Task) -> None:
-    """Ask Prometheus for one ms of samples, before Spark starts and hides a refusal in its own.
+def check_source(task: Task) -> None:
+    """Try where samples come from, before Spark starts and hides a refusal in its own.
 
-    Raises:  ReadFailed with what a person can do
+    Prometheus is asked for one ms of samples; blocks are opened. A lake was judged before.
+
+    Raises:  ReadFailed or BlockRefused with what a person can do
     """
-    if task.lake is None:
+    if task.snapshot is not None:
+        task.snapshot.check_files(start_ms=task.start_ms, end_ms=task.end_ms)
+    elif task.lake is None:
         options = read_options({**task.source, "metrics": UP})
         read = read_shown if options.transport is Transport.JSON else read_series
         read(server_of(options), Piece(metric=UP, start_ms=task.end_ms - 1, end_ms=task.end_ms))

@@ -1,9 +1,10 @@
 """The scalar decoder of Prometheus's XOR chunks.
 
-Called by `remote_read`; needs only Python. Values stay bit patterns, because a stale marker is
-one NaN among many.
+Called by `remote_read`, `tsdb_block` and `xor_chunks`; needs only Python. Values stay bit patterns,
+because a stale marker is one NaN among many.
 
-Source: Prometheus tsdb/chunkenc/xor.go (after Facebook's Gorilla paper), model/value.go.
+Source: Prometheus tsdb/chunkenc/xor.go (after Facebook's Gorilla paper), tsdb/chunkenc/chunk.go,
+model/value.go.
 """
 
 from __future__ import annotations
@@ -14,6 +15,11 @@ from typing import Final
 
 STALE_BITS: Final = 0x7FF0_0000_0000_0002
 """The NaN that Prometheus writes when a series has ended; it carries no value."""
+
+XOR: Final = 1
+"""Number of this encoding, which a chunk of a block or a response carries."""
+ENCODINGS: Final = {0: "none", 2: "histogram", 3: "float histogram", 4: "XOR2"}
+"""Names of the other encodings, by number. A newer Prometheus may have more."""
 
 HEADER_BYTES: Final = 2
 DELTA_WIDTHS: Final = (0, 14, 17, 20, 64)

@@ -1,4 +1,4 @@
-"""The lake gives the samples and the tables of Prometheus, and landing twice changes nothing."""
+"""Lake and blocks give the samples and tables of Prometheus; landing twice changes nothing."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ import pytest
 
 from strandline_analysis.lake_slices import Lake, LakeRefused, founded, opened
 from strandline_analysis.stopwatch import Stopwatch
+from strandline_analysis.tsdb_block import TOMBSTONES_HEADER_BYTES
+from strandline_analysis.tsdb_files import CHECKSUM_BYTES
+from strandline_analysis.tsdb_snapshot import snapshot_in
 from tests.analysis.openmetrics import Labelled, labelled, openmetrics
 from tests.analysis.timeline import INTERVAL_MS, PartitionTimeline, scraped
 from tests.support.commands import run
@@ -29,6 +32,10 @@ INGEST_LIMIT_SECONDS = 300
 SLICES = [START_MS - START_MS % SLICE_MS + SLICE_MS * number for number in range(3)]
 UNTIL_MS = SLICES[-1] + SLICE_MS
 """The end of the third slice; START_MS lies in the first."""
+OVERLAP = (START_MS + 60_000, START_MS + 90_000)
+"""Two blocks hold the samples between these times."""
+DELETED = (START_MS + 70_000, START_MS + 100_000)
+"""Some samples between these times were deleted."""
 
 
 def made() -> list[Labelled]:
@@ -48,12 +55,36 @@ def made() -> list[Labelled]:
 
 
 @pytest.fixture(scope="module")
-def url(prometheus_programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    program = PrometheusProgram(prometheus_programs, tmp_path_factory.mktemp("prometheus"))
-    program.load(openmetrics(made()))
-    program.start()
-    yield program.url
-    program.stop()
+def program(
+    prometheus_programs: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PrometheusProgram]:
+    """Provide a Prometheus with two blocks that overlap, and tombstones in both."""
+    found = PrometheusProgram(prometheus_programs, tmp_path_factory.mktemp("prometheus"))
+    series = made()
+    for begin, end in ((START_MS, OVERLAP[1]), (OVERLAP[0], END_MS)):
+        part = [(names, [s for s in each if begin <= s[0] < end]) for names, each in series]
+        found.load(openmetrics(part))
+    found.start()
+    found.delete('{pod="default-2",partition="1"}', start_ms=DELETED[0], end_ms=DELETED[1])
+    yield found
+    found.stop()
+
+
+@pytest.fixture(scope="module")
+def url(program: PrometheusProgram) -> str:
+    return program.url
+
+
+@pytest.fixture(scope="module")
+def blocks(program: PrometheusProgram) -> Path:
+    """Return a snapshot."""
+    folder = program.snapshot()
+    found = snapshot_in(folder).blocks
+    spans = [(block.start_ms, block.end_ms) for block in found]
+    assert spans == [(START_MS, OVERLAP[1] - 999), (OVERLAP[0], END_MS - 999)]
+    none = TOMBSTONES_HEADER_BYTES + CHECKSUM_BYTES
+    assert all((block.folder / "tombstones").stat().st_size > none for block in found)
+    return folder
 
 
 def landed(spark: Any, folder: Path, url: str, *, end_ms: int = UNTIL_MS) -> tuple[Lake, int]:
@@ -94,28 +125,75 @@ def rows(frame: Any) -> list[tuple[Any, ...]]:
     return sorted((tuple(row.values()) for row in plain), key=repr)
 
 
-def read(spark: Any, url: str, lake: Lake, *, start_ms: int, end_ms: int) -> Any:
-    """Return the samples as Prometheus shows them."""
-    given = {"url": url, "metrics": ",".join(lake.metrics)}
-    source = spark.read.format("prometheus").options(**given)
-    return source.options(start_ms=start_ms, end_ms=end_ms).load()
+def read(spark: Any, lake: Lake, *, start_ms: int, end_ms: int, **options: Any) -> Any:
+    """Return the samples of the lake's metrics as the data source gives them."""
+    source = spark.read.format("prometheus").options(metrics=",".join(lake.metrics))
+    return source.options(start_ms=start_ms, end_ms=end_ms).options(**options).load()
 
 
 @pytest.mark.parametrize(
     ("start_ms", "end_ms"), [(START_MS, END_MS), (START_MS + 1000, SLICES[1] + 7)]
 )
-def test_the_lake_gives_the_samples_of_prometheus(
-    spark: Any, url: str, lake: Lake, start_ms: int, end_ms: int
+def test_lake_and_blocks_give_the_samples_of_prometheus(
+    spark: Any, url: str, lake: Lake, blocks: Path, start_ms: int, end_ms: int
 ) -> None:
     ranged = {"start_ms": start_ms, "end_ms": end_ms}
     found = samples(spark, lake, **ranged)
-    shown = read(spark, url, lake, **ranged)
-    assert found.schema.fieldNames() == shown.schema.fieldNames()
-    assert rows(found) == rows(shown) != []
+    shown = read(spark, lake, url=url, **ranged)
+    stored = read(spark, lake, blocks=str(blocks), **ranged)
+    assert found.schema.fieldNames() == shown.schema.fieldNames() == stored.schema.fieldNames()
+    assert rows(found) == rows(shown) == rows(stored) != []
 
 
-def test_the_lake_gives_the_tables_of_prometheus(
-    spark: Any, url: str, lake: Lake, tmp_path: Path
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gap_ms": 2.5 * INTERVAL_MS, "slice_ms": SLICE_MS, "shards": 2, "concurrent_reads": 3},
+        {"reduction": "minutes"},
+    ],
+)
+def test_blocks_give_the_rows_of_prometheus_however_they_are_read(
+    spark: Any, url: str, lake: Lake, blocks: Path, options: dict[str, Any]
+) -> None:
+    ranged = {"start_ms": START_MS + 1000, "end_ms": END_MS}
+    chosen = "pod in ('default-1', 'default-2') and (topic is null or partition = 1)"
+    shown = read(spark, lake, url=url, **ranged, **options).where(chosen)
+    stored = read(spark, lake, blocks=str(blocks), **ranged, **options).where(chosen)
+    assert rows(stored) == rows(shown) != []
+
+
+def test_blocks_that_cannot_be_read_are_told_in_a_session_too(
+    spark: Any, blocks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from strandline_analysis.job import analyse
+    from strandline_analysis.outcome import UNREADABLE
+    from strandline_analysis.task import Task
+
+    source = spark.read.format("prometheus").options(metrics="up", blocks=str(blocks))
+    with pytest.raises(Exception, match=f"{blocks} holds nothing of .*; its blocks hold 2026"):
+        source.options(start_ms=0, end_ms=START_MS).load().collect()
+    with pytest.raises(Exception, match="option url is 'http://p'; it accepts nothing beside"):
+        source.options(url="http://p", start_ms=0, end_ms=END_MS).load().collect()
+    # A time at which there is no sample is no reason to refuse a query of the whole range.
+    whole = source.options(start_ms=START_MS, end_ms=END_MS).load()
+    assert whole.where(f"first_ms >= {END_MS}").collect() == []
+
+    copy = tmp_path / "blocks"
+    shutil.copytree(blocks, copy)
+    for path in copy.glob("*/chunks/*"):
+        data = bytearray(path.read_bytes())
+        data[9:] = bytes(byte ^ 1 for byte in data[9:])
+        path.write_bytes(data)
+    snapshot = snapshot_in(copy)
+    task = Task(start_ms=START_MS, end_ms=END_MS, out=tmp_path / "out", snapshot=snapshot)
+    assert analyse(spark, task, Stopwatch()) == UNREADABLE
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.startswith(str(copy))
+    assert "chunks/000001 is damaged: the checksum of a chunk at byte" in told
+
+
+def test_lake_and_blocks_give_the_tables_of_prometheus(
+    spark: Any, url: str, lake: Lake, blocks: Path, tmp_path: Path
 ) -> None:
     import pyarrow.parquet
 
@@ -127,15 +205,17 @@ def test_the_lake_gives_the_tables_of_prometheus(
         start_ms=START_MS, end_ms=END_MS, out=tmp_path / "lake", lake=lake, coverage_min=0.0
     )
     direct = replace(task, out=tmp_path / "direct", lake=None, prometheus=url)
-    assert [analyse(spark, each, Stopwatch()) for each in (task, direct)] == [OK, OK]
+    stored = replace(task, out=tmp_path / "stored", lake=None, snapshot=snapshot_in(blocks))
+    tasks = (task, direct, stored)
+    assert [analyse(spark, each, Stopwatch()) for each in tasks] == [OK, OK, OK]
     tables = [
         {
             name: pyarrow.parquet.read_table(each.out / f"{name}.parquet").to_pylist()
             for name in REPORTED
         }
-        for each in (task, direct)
+        for each in tasks
     ]
-    assert tables[0] == tables[1]
+    assert tables[0] == tables[1] == tables[2]
     assert all(tables[0][name] for name in ("isr_intervals", "elections"))
 
 

@@ -18,6 +18,7 @@ from strandline_analysis.prometheus_http import ReadFailed, Server
 from strandline_analysis.read_options import Matcher, Piece
 from strandline_analysis.remote_read import Series, read_series
 from strandline_analysis.stopwatch import Stopwatch
+from strandline_analysis.tsdb_snapshot import OpenSnapshot, snapshot_in
 from tests.analysis.http_server import PreparedResponse, served_by
 from tests.analysis.openmetrics import Labelled, labelled, openmetrics
 from tests.analysis.timeline import INTERVAL_MS, PartitionTimeline, scraped
@@ -34,6 +35,13 @@ METRIC = "strandline_test_value"
 def read(url: str, metric: str, *matchers: Matcher, start_ms: int, end_ms: int) -> list[Series]:
     piece = Piece(metric=metric, start_ms=start_ms, end_ms=end_ms, matchers=matchers)
     return read_series(Server(url=url), piece)
+
+
+def stored_in(folder: Path) -> list[tuple[Series, list[tuple[int, int]]]]:
+    """Return the series and samples of METRIC in blocks."""
+    with OpenSnapshot(snapshot_in(folder)) as snapshot:
+        found = list(snapshot.series(Piece(metric=METRIC, start_ms=0, end_ms=1 << 50)))
+    return [(each, list(each.samples(start_ms=0, end_ms=1 << 50))) for each in found]
 
 
 def exact(found: Series, *, start_ms: int, end_ms: int) -> list[tuple[int, float]]:
@@ -120,6 +128,10 @@ def test_a_target_that_goes_away_leaves_a_stale_marker(prometheus: PrometheusPro
     )
     samples = seen()
     assert all(bits != xor_chunk.STALE_BITS for _, bits in samples[:-1])
+    # A snapshot has them too, with the block of what was scraped last.
+    assert [(each.labels, stored) for each, stored in stored_in(prometheus.snapshot())] == [
+        (each.labels, samples) for each in read(prometheus.url, METRIC, start_ms=0, end_ms=1 << 50)
+    ]
     # The JSON API hides stale markers, so the analysis does not use it.
     (shown,) = prometheus.query(f"{METRIC}[1h]")
     assert [round(at * 1000) for at, _ in shown["values"]] == [at for at, _ in samples[:-1]]
@@ -153,7 +165,7 @@ def test_the_job_reads_analyses_and_writes(
     assert "2 clusters, default, other: name one with --cluster" in capsys.readouterr().err
     steps: list[str] = []
     assert analyse(spark, task, Stopwatch(tell=steps.append)) == OK
-    of_run = ["Prometheus answers", "Java and Spark's session", "Spark ends"]
+    of_run = ["a look at the source", "Java and Spark's session", "Spark ends"]
     assert len([*steps, *of_run]) == steps_of(task)
     printed = capsys.readouterr().out
     assert printed.startswith("Cluster default, ")

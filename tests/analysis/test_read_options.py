@@ -78,6 +78,36 @@ def test_a_wrong_option_is_named_with_what_it_accepts(
     assert str(refused.value).startswith(f"option {option} is {value!r}; it accepts {accepted}")
 
 
+OF_BLOCKS = {**{name: each for name, each in GIVEN.items() if name != "url"}, "blocks": "/b"}
+
+
+def test_blocks_stand_in_place_of_a_url() -> None:
+    options = read_options(OF_BLOCKS)
+    assert (options.url, options.blocks) == ("", "/b")
+    instead = "option url is missing; .* at most, or the option blocks in its place"
+    with pytest.raises(OptionInvalid, match=instead):
+        read_options({name: each for name, each in GIVEN.items() if name != "url"})
+    with pytest.raises(OptionInvalid, match="option blocks is ''; it accepts the path of a folder"):
+        read_options({**OF_BLOCKS, "blocks": ""})
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("url", "http://prometheus:9090"),
+        ("transport", "json"),
+        ("attempts", "3"),
+        ("timeout_seconds", "3"),
+        ("bearer_token_file", "x"),
+        ("ca_file", "x"),
+    ],
+)
+def test_options_of_requests_are_refused_beside_blocks(option: str, value: str) -> None:
+    said = f"option {option} is '{value}'; it accepts nothing beside blocks: samples come from"
+    with pytest.raises(OptionInvalid, match=re.escape(said)):
+        read_options({**OF_BLOCKS, option: value})
+
+
 @pytest.mark.parametrize("option", sorted(GIVEN))
 def test_a_missing_option_is_named(option: str) -> None:
     given = {name: value for name, value in GIVEN.items() if name != option}

@@ -206,7 +206,13 @@ def test_a_response_of_plain_samples_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("encoding", "name"),
-    [(0, "none"), (2, "histogram"), (3, "float histogram"), (4, "without a name here")],
+    [
+        (0, "none"),
+        (2, "histogram"),
+        (3, "float histogram"),
+        (4, "XOR2"),
+        (9, "without a name here"),
+    ],
 )
 def test_other_chunk_encodings_are_refused_by_name_not_misread(encoding: int, name: str) -> None:
     with (

@@ -10,8 +10,10 @@ import pytest
 from strandline_analysis import prometheus_http
 from strandline_analysis.lake_slices import founded
 from strandline_analysis.prometheus_http import ReadFailed
-from strandline_analysis.task import Task, add_options, check_prometheus, task_of
+from strandline_analysis.task import Task, add_options, check_source, task_of
+from strandline_analysis.tsdb_files import BlockRefused
 from tests.analysis.http_server import PreparedResponse, self_signed, served_by
+from tests.analysis.tsdb_writer import WrittenSeries, write_block
 
 GIVEN = ("--prometheus", "https://p:9090", "--out", "out", "--start", "1000", "--end", "9000")
 
@@ -80,7 +82,7 @@ def test_a_prometheus_that_cannot_be_read_is_told_before_spark_starts(
     response: PreparedResponse, advice: str
 ) -> None:
     with served_by(lambda _: response) as address, pytest.raises(ReadFailed) as refused:
-        check_prometheus(asked("--prometheus", f"http://{address}"))
+        check_source(asked("--prometheus", f"http://{address}"))
     told = str(refused.value)
     assert told.startswith(f"http://{address}")
     assert advice in told
@@ -91,15 +93,15 @@ def test_a_prometheus_that_is_not_there_or_has_a_certificate_of_its_own_is_told(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(ReadFailed, match=r"refused; the option url names a Prometheus that"):
-        check_prometheus(asked("--prometheus", "http://127.0.0.1:9"))
+        check_source(asked("--prometheus", "http://127.0.0.1:9"))
     with pytest.raises(ReadFailed, match=r"the option url names a Prometheus that"):
-        check_prometheus(asked("--prometheus", "http://no.such.host.invalid:9090"))
+        check_source(asked("--prometheus", "http://no.such.host.invalid:9090"))
     certificate = self_signed(tmp_path / "a")
     with served_by(lambda _: JSON, certificate=certificate) as address:
         given = ("--prometheus", f"https://{address}", "--transport", "json")
         with pytest.raises(ReadFailed, match=r"certificate is refused .*in the option ca_file"):
-            check_prometheus(asked(*given))
-        check_prometheus(asked(*given, "--ca-file", str(certificate)))
+            check_source(asked(*given))
+        check_source(asked(*given, "--ca-file", str(certificate)))
 
 
 def test_a_lake_is_read_without_prometheus(tmp_path: Path) -> None:
@@ -108,10 +110,56 @@ def test_a_lake_is_read_without_prometheus(tmp_path: Path) -> None:
     add_options(parser)
     given = ["--lake", str(tmp_path), "--out", "out", "--start", "1000", "--end", "9000"]
     task = task_of(parser.parse_args(given))
-    check_prometheus(task)
+    check_source(task)
     assert task.origin == str(tmp_path)
     with pytest.raises(argparse.ArgumentError, match="lacks a part of"):
         task_of(parser.parse_args([*given, "--end", "60001"]))
+
+
+def of_blocks(folder: Path, *arguments: str) -> Task:
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    return task_of(parser.parse_args(["--blocks", str(folder), "--out", "out", *arguments]))
+
+
+def test_blocks_are_read_without_prometheus(tmp_path: Path) -> None:
+    made = WrittenSeries(labels={"__name__": "up"}, chunks=[[(3_600_000, 1), (9_000_000, 1)]])
+    block = write_block(tmp_path, [made])
+    task = of_blocks(tmp_path)
+    # The last hour of the newest block.
+    assert (task.start_ms, task.end_ms) == (9_000_001 - 3_600_000, 9_000_001)
+    assert task.origin == str(tmp_path)
+    assert task.source == {
+        "blocks": str(tmp_path),
+        "start_ms": str(task.start_ms),
+        "end_ms": "9000001",
+    }
+    assert of_blocks(tmp_path, "--window", "7d").start_ms == 3_600_000
+    check_source(task)
+    (block / "index").write_bytes(b"")
+    with pytest.raises(BlockRefused, match=r"index cannot be read: cannot mmap an empty file"):
+        check_source(task)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--end", "3600000", "--start", "9"), "holds nothing of 1970-01-01T00:00:00.009"),
+        (("--transport", "json"), "option transport is 'json'; it accepts nothing beside blocks"),
+        (("--ca-file", "x"), "option ca_file is 'x'; it accepts nothing beside blocks"),
+        (("--blocks", "no/such"), "no/such is no folder of blocks"),
+        (("--lake", "x"), "not allowed with argument --blocks"),
+        (("--prometheus", "http://p"), "not allowed with argument --blocks"),
+    ],
+)
+def test_a_wrong_wish_for_blocks_is_refused_with_a_sentence(
+    tmp_path: Path, arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = WrittenSeries(labels={"__name__": "up"}, chunks=[[(3_600_000, 1), (9_000_000, 1)]])
+    write_block(tmp_path, [made])
+    with pytest.raises((argparse.ArgumentError, SystemExit)) as refused:
+        of_blocks(tmp_path, *arguments)
+    assert said in f"{refused.value}{capsys.readouterr().err}"
 
 
 def of_lake(folder: Path, *arguments: str) -> Task:

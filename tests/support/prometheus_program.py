@@ -22,6 +22,7 @@ PREPARE_LIMIT_SECONDS = 900
 """Bound of one download, and of a build of PySpark, which takes 4 s if the cache has it."""
 READY_WITHIN_MS = 60_000
 STOP_SECONDS = 20
+ANSWER_SECONDS = 60
 
 
 def prepared_programs() -> Path:
@@ -74,6 +75,8 @@ class PrometheusProgram:
             f"--storage.tsdb.path={self._data}",
             # Tests load samples of any age.
             "--storage.tsdb.retention.time=100y",
+            # Tests make snapshots and delete series; it listens on loopback alone.
+            "--web.enable-admin-api",
             f"--web.listen-address={address}",
         ]
         with log:
@@ -97,6 +100,16 @@ class PrometheusProgram:
         groups = json.loads(self._get("/api/v1/rules"))["data"]["groups"]
         return [rule for group in groups for rule in group["rules"]]
 
+    def delete(self, selector: str, *, start_ms: int, end_ms: int) -> None:
+        """Delete samples, including those at both ends."""
+        given = {"match[]": selector, "start": start_ms / 1000, "end": end_ms / 1000}
+        self._post("/api/v1/admin/tsdb/delete_series?" + urllib.parse.urlencode(given))
+
+    def snapshot(self) -> Path:
+        """Return a folder with its blocks, and with one of what it has scraped since the last."""
+        made = json.loads(self._post("/api/v1/admin/tsdb/snapshot"))
+        return self._data / "snapshots" / str(made["data"]["name"])
+
     def stop(self) -> None:
         """End it with SIGTERM."""
         if self._process is not None:
@@ -111,8 +124,14 @@ class PrometheusProgram:
             self._process.wait()
 
     def _get(self, path: str) -> bytes:
+        return self._answer(urllib.request.Request(self.url + path))
+
+    def _post(self, path: str) -> bytes:
+        return self._answer(urllib.request.Request(self.url + path, method="POST"))
+
+    def _answer(self, request: urllib.request.Request) -> bytes:
         try:
-            with urllib.request.urlopen(self.url + path, timeout=10) as response:
+            with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as response:
                 body: bytes = response.read()
         except urllib.error.HTTPError as error:
             # The error holds an open response; its garbage collection would fail a later test.

@@ -29,10 +29,10 @@ VERB = Verb(
     name="analysis",
     summary="tell from scraped samples which brokers led and were in sync, and when",
     text="""\
-Reads a range of time from Prometheus, or from a lake that `python -m strandline_analysis.ingest`
-has landed, with Spark, in one process; needs Java and the extra `analysis`.
-Exit code 1 means that Prometheus cannot be read, 2 that there is no sample of the range, or that
-there are several clusters and --cluster names none, 3 that the samples tell of less than
+Reads a range of time from Prometheus, from a lake that `python -m strandline_analysis.ingest` has
+landed, or from blocks of a snapshot, with Spark, in one process; needs Java and the extra
+`analysis`. Exit code 1 means that the source cannot be read, 2 that it has no sample of the range,
+or samples of several clusters and --cluster names none, 3 that the samples tell of less than
 --coverage-min of the partitions' time. What samples lack is told in a sentence each, with what to
 do about it.""",
     examples=(
@@ -43,6 +43,10 @@ do about it.""",
         (
             "strandline analysis --prometheus http://127.0.0.1:9090 --window 6h --out tables",
             "the last six hours",
+        ),
+        (
+            "strandline analysis --blocks data/snapshots/20261126T061500Z-1a2b3c4d --out tables",
+            "the last hour of a snapshot of Prometheus, without any server",
         ),
     ),
     add_options=_add_options,
