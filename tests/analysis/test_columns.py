@@ -66,7 +66,7 @@ def series_of(samples: Sequence[Sample], index: int, cut: random.Random) -> Seri
         chunks.append(encode(left[:size]))
         left = left[max(1, size - 2) :]
     cut.shuffle(chunks)
-    deleted = {}
+    deleted: dict[int, tuple[tuple[int, int], ...]] = {}
     for place in cut.sample(range(len(chunks)), cut.randint(0, len(chunks))):
         first, last = sorted(cut.choice(samples)[0] for _ in range(2))
         deleted[place] = ((first, first), (last - 1000, last))
