@@ -58,7 +58,7 @@ def samples_of(drawn: list[tuple[int, int]]) -> list[Sample]:
 
 
 def series_of(samples: Sequence[Sample], index: int, cut: random.Random) -> Series:
-    """Return a series whose samples lie in chunks that overlap and interleave."""
+    """Return a series whose chunks overlap and interleave; samples of some were deleted."""
     chunks = []
     left = list(samples)
     while left:
@@ -66,7 +66,11 @@ def series_of(samples: Sequence[Sample], index: int, cut: random.Random) -> Seri
         chunks.append(encode(left[:size]))
         left = left[max(1, size - 2) :]
     cut.shuffle(chunks)
-    return Series({**LABELS, "pod": f"default-{index}"}, chunks)
+    deleted: dict[int, tuple[tuple[int, int], ...]] = {}
+    for place in cut.sample(range(len(chunks)), cut.randint(0, len(chunks))):
+        first, last = sorted(cut.choice(samples)[0] for _ in range(2))
+        deleted[place] = ((first, first), (last - 1000, last))
+    return Series({**LABELS, "pod": f"default-{index}"}, chunks, deleted)
 
 
 def table(rows: Any) -> list[dict[str, Any]]:

@@ -79,9 +79,12 @@ def test_each_sample_is_read_once_whatever_overlaps(
             moved = [(START + first, START + last) for first, last in deleted]
             series.append(written(labels, *values, deleted=moved))
         made.append(series)
+
+    def begin(block: list[WrittenSeries]) -> int:
+        return min(at for each in block for chunk in each.chunks for at, _ in chunk)
+
     # The earlier block comes first, then the one with the lower name.
-    made.sort(key=lambda each: min(at for s in each for chunk in s.chunks for at, _ in chunk))
-    for series in made:
+    for series in sorted(made, key=begin):
         for each in series:
             kept = expected.setdefault(tuple(sorted(each.labels.items())), {})
             for at, value in (pair for chunk in each.chunks for pair in chunk):
@@ -93,6 +96,12 @@ def test_each_sample_is_read_once_whatever_overlaps(
             write_block(Path(folder), series, segment_chunks=2 if split else 1000)
         found = read(Path(folder), start=start, end=start + length)
     assert found == {key: sorted(kept.items()) for key, kept in expected.items() if kept}
+
+
+def test_of_two_values_of_a_moment_that_of_the_earlier_block_counts(tmp_path: Path) -> None:
+    write_block(tmp_path, [written({"__name__": "m"}, [(5, 1), (6, 1)])])
+    write_block(tmp_path, [written({"__name__": "m"}, [(4, 2), (5, 2)])])
+    assert list(read(tmp_path).values()) == [[(4, 2), (5, 2), (6, 1)]]
 
 
 SERIES = (

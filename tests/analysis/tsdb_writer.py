@@ -92,13 +92,14 @@ def _write_chunks(
     chunks = itertools.count()
     for each in series:
         found = []
-        for samples in each.chunks:
+        # The last one first: references may fall.
+        for samples in reversed(each.chunks):
             if next(chunks) % segment_chunks == 0:
                 segments.append(bytearray(_head(SEGMENT_MAGIC) + PADDING * 3))
             found.append((len(segments) - 1) << 32 | len(segments[-1]))
             data = encode(samples)
             segments[-1] += uvarint(len(data)) + checked(bytes([each.encoding]) + data)
-        places.append(found)
+        places.append(found[::-1])
     for index, segment in enumerate(segments):
         (folder / f"{index + 1:06d}").write_bytes(segment)
     return places
