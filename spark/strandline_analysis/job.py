@@ -15,6 +15,7 @@ import gzip
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +26,7 @@ import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from . import read
+from . import config_map, read, run_summary
 from .html_report import page
 from .html_report.words import Range
 from .lake import read_lake
@@ -37,7 +38,7 @@ from .samples import scrape_interval_ms
 from .session import executors_session, local_session
 from .stopwatch import Stopwatch
 from .tables import ANALYSES, Analysis
-from .task import PAGE_MARK, UP, Task, add_options, check_prometheus, task_of
+from .task import PAGE_MARK, UP, SummaryPlace, Task, add_options, check_prometheus, task_of
 
 SUMMARY: Final = "summary.json"
 FEW_SCRAPES: Final = 20_000
@@ -59,6 +60,8 @@ REPORTED: Final = (
     *("incident_curves", "failover_quantiles", "slo", "lagtime_whatif"),
 )
 """Tables that a report shows; the others are made when they are asked for."""
+OF_SUMMARY: Final = ("data_at_risk",)
+"""Tables that are made for a summary, too."""
 STEPS_BESIDE_TABLES: Final = 6
 """Python, Prometheus, Java, the scrape interval, the report, and Spark's end."""
 READ_METRICS: Final = frozenset(
@@ -82,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def steps_of(task: Task) -> int:
     """Return how many steps a run of a task has that finds samples, with IMPORTED."""
-    return len(_chosen(task)) + STEPS_BESIDE_TABLES
+    return len(_chosen(task)) + STEPS_BESIDE_TABLES + (task.summary is not None)
 
 
 def run(task: Task, watch: Stopwatch | None = None) -> int:
@@ -159,6 +162,19 @@ def _analysed(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
         frame = analysis.make(samples, interval_ms=interval_ms, **ranged, **made, **lag)
         tables[name] = in_order(frame.toArrow())
         watch.ended(f"table {name}")
+    code = _told(task, tables, interval_ms)
+    watch.ended("report and files")
+    if task.summary is not None and code != NO_DATA:
+        of_partitions = runs.where(F.col("partition").isNotNull()).select("pod").distinct()
+        found = run_summary.clusters_of(row.pod for row in of_partitions.collect())
+        _write_summary(task, task.summary, tables, found)
+        watch.ended("summary")
+    return code
+
+
+def _told(task: Task, tables: Mapping[str, pa.Table], interval_ms: int) -> int:
+    """Print the report, write all files, and return the exit code."""
+    ranged: dict[str, Any] = {"start_ms": task.start_ms, "end_ms": task.end_ms}
     rows = {name: table.to_pylist() for name, table in tables.items()}
     shown = {name: rows[name] for name in PRINTED}
     sys.stdout.write(text_report(**shown, **ranged, interval_ms=interval_ms, faults=task.faults))
@@ -177,7 +193,6 @@ def _analysed(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
         "coverage": known_share(rows["slo"]),
     }
     write_tables(task.out, tables, report=report, facts=facts)
-    watch.ended("report and files")
     sys.stdout.write(f"The report for a browser is {task.out / page.NAME}\n")
     code, sentence = outcome(task, isr_intervals=rows["isr_intervals"], slo=rows["slo"])
     if sentence:
@@ -185,9 +200,30 @@ def _analysed(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
     return code
 
 
+def _write_summary(
+    task: Task, place: SummaryPlace, tables: Mapping[str, pa.Table], clusters: Sequence[str]
+) -> None:
+    """Write the summary of a run; a run without one is no worse, and says so in one sentence."""
+    sentence = run_summary.mixed_sentence(clusters, place.cluster)
+    if not sentence:
+        rows = {name: tables[name].to_pylist() for name in run_summary.ROWS}
+        text = run_summary.summary_text(
+            rows,
+            cluster=place.cluster,
+            start_ms=task.start_ms,
+            end_ms=task.end_ms,
+            ended_ms=time.time_ns() // 1_000_000,
+            coverage=known_share(tables["slo"].to_pylist()),
+        )
+        sentence = config_map.write(place.account, place.config_map, text)
+    if sentence:
+        sys.stderr.write(f"{sentence}\n")
+
+
 def _chosen(task: Task) -> dict[str, Analysis]:
     """Return the analyses whose tables a task makes, in the order in which they are made."""
-    return {name: ANALYSES[name] for name in (ANALYSES if task.all_tables else REPORTED)}
+    reported = (*REPORTED, *(OF_SUMMARY if task.summary is not None else ()))
+    return {name: ANALYSES[name] for name in (ANALYSES if task.all_tables else reported)}
 
 
 def in_order(rows: pa.Table) -> pa.Table:

@@ -17,6 +17,7 @@ from strandline_analysis.prometheus_http import ReadFailed, Server
 from strandline_analysis.read_options import Matcher, Piece
 from strandline_analysis.remote_read import Series, read_series
 from strandline_analysis.stopwatch import Stopwatch
+from strandline_operator.analysis import read_summary
 from tests.analysis.http_server import PreparedResponse, served_by
 from tests.analysis.openmetrics import labelled, openmetrics
 from tests.analysis.timeline import INTERVAL_MS, PartitionTimeline, scraped
@@ -181,6 +182,67 @@ def test_the_job_reads_analyses_and_writes(
     nothing = Task(prometheus=prometheus.url, start_ms=0, end_ms=1000, out=tmp_path / "none")
     assert analyse(spark, nothing, Stopwatch()) == NO_DATA
     assert "no two scrapes" in capsys.readouterr().err
+
+
+def test_the_job_writes_its_summary_or_says_why_not(
+    spark: Any,
+    prometheus: PrometheusProgram,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from strandline_analysis import config_map
+    from strandline_analysis.job import REPORTED, STEPS_BESIDE_TABLES, analyse, steps_of
+    from strandline_analysis.outcome import OK
+    from strandline_analysis.task import SummaryPlace, Task
+
+    history = PartitionTimeline()
+    history.change_isr(10_450, {0, 1})
+    history.elect(40_800, 1, {0, 1})
+    end_ms = START_MS + 60_000
+    series = scraped(history, length=60_000)
+    made = [labelled(each, start_ms=START_MS, end_ms=end_ms) for each in series]
+    # The operator's pod is scraped, too, and is no broker.
+    for pod in ("default-0", "default-1", "default-2", "strandline-operator-5f-x"):
+        labels = {"__name__": "up", "pod": pod}
+        made.append((labels, [(START_MS + at, 1.0) for at in range(0, 60_000, INTERVAL_MS)]))
+    prometheus.load(openmetrics(made))
+    prometheus.start()
+    written: list[tuple[str, str]] = []
+
+    def write(account: config_map.Account, name: str, text: str) -> str:
+        written.append((f"{account.namespace}/{name}", text))
+        return "ConfigMap here/summary has no new summary: 403 no"
+
+    monkeypatch.setattr(config_map, "write", write)
+    account = config_map.Account(url="https://none", namespace="here", folder=tmp_path)
+
+    def run(cluster: str) -> tuple[int, str, list[str]]:
+        task = Task(
+            prometheus=prometheus.url,
+            start_ms=START_MS,
+            end_ms=end_ms,
+            out=tmp_path / cluster,
+            coverage_min=0.0,
+            summary=SummaryPlace(config_map="summary", cluster=cluster, account=account),
+        )
+        steps: list[str] = []
+        code = analyse(spark, task, Stopwatch(tell=steps.append))
+        assert len(steps) + 3 == steps_of(task) == len(REPORTED) + 1 + STEPS_BESIDE_TABLES + 1
+        return code, capsys.readouterr().err, steps
+
+    code, said, steps = run("default")
+    assert (code, steps[-1]) == (OK, "summary")
+    assert said == "ConfigMap here/summary has no new summary: 403 no\n"
+    ((place, text),) = written
+    assert place == "here/summary"
+    summary = read_summary(text, "default")
+    assert (summary["elections"], summary["isrShrinks"]) == (1, 1)
+    assert summary["leaderlessHighMs"] > 0
+    code, said, _ = run("other")
+    assert code == OK
+    assert said.endswith("the samples are of the brokers of: default\n")
+    assert len(written) == 1
 
 
 def test_a_job_without_prometheus_ends_with_one_sentence_and_no_spark(
