@@ -116,10 +116,8 @@ def last_run(cluster: Object) -> list[str]:
     top = "".join(f"; the widest: {each['sentence']}" for each in told.get("topIncidents", [])[:1])
     count = told.get("incidents", 0)
     incidents = f"{count} incident" if count == 1 else f"{count} incidents"
-    return [
-        f"{incidents} from {told['windowStart']} to {told['windowEnd']}, "
-        f"{told.get('coveragePercent', 0)}% of it known{top}"
-    ]
+    window = f"from {told['windowStart']} to {told['windowEnd']}"
+    return [f"{incidents} {window}, {told.get('coveragePercent', 0)}% of it known{top}"]
 
 
 def topic_row(topic: Object) -> Row:

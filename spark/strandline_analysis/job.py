@@ -167,7 +167,7 @@ def _analysed(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
     if task.summary is not None and code != NO_DATA:
         of_partitions = runs.where(F.col("partition").isNotNull()).select("pod").distinct()
         found = run_summary.clusters_of(row.pod for row in of_partitions.collect())
-        _write_summary(task, task.summary, tables, found)
+        write_summary(task, task.summary, tables, found)
         watch.ended("summary")
     return code
 
@@ -200,7 +200,7 @@ def _told(task: Task, tables: Mapping[str, pa.Table], interval_ms: int) -> int:
     return code
 
 
-def _write_summary(
+def write_summary(
     task: Task, place: SummaryPlace, tables: Mapping[str, pa.Table], clusters: Sequence[str]
 ) -> None:
     """Write the summary of a run; a run without one is no worse, and says so in one sentence."""

@@ -5,20 +5,22 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from strandline import names
-from strandline_analysis import xor_chunk
+from strandline_analysis import config_map, xor_chunk
 from strandline_analysis.prometheus_http import ReadFailed, Server
 from strandline_analysis.read_options import Matcher, Piece
 from strandline_analysis.remote_read import Series, read_series
 from strandline_analysis.stopwatch import Stopwatch
+from strandline_analysis.task import SummaryPlace, Task
 from strandline_operator.analysis import read_summary
-from tests.analysis.http_server import PreparedResponse, served_by
+from tests.analysis.http_server import PreparedResponse, self_signed, served_by
 from tests.analysis.openmetrics import labelled, openmetrics
 from tests.analysis.timeline import INTERVAL_MS, PartitionTimeline, scraped
 from tests.support.eventually import eventually
@@ -125,6 +127,24 @@ def test_a_target_that_goes_away_leaves_a_stale_marker(prometheus: PrometheusPro
     assert [round(at * 1000) for at, _ in shown["values"]] == [at for at, _ in samples[:-1]]
 
 
+def loaded(prometheus: PrometheusProgram) -> int:
+    """Start Prometheus with a minute of one partition and its brokers; return its end."""
+    history = PartitionTimeline()
+    history.change_isr(10_450, {0, 1})
+    history.change_isr(25_100, {0, 1, 2})
+    history.elect(40_800, 1, {0, 1, 2})
+    end_ms = START_MS + 60_000
+    series = scraped(history, length=60_000)
+    made = [labelled(each, start_ms=START_MS, end_ms=end_ms) for each in series]
+    # The operator's pod is scraped, too, and is no broker.
+    for pod in ("default-0", "default-1", "default-2", "strandline-operator-5f-x"):
+        labels = {"__name__": "up", "pod": pod}
+        made.append((labels, [(START_MS + at, 1.0) for at in range(0, 60_000, INTERVAL_MS)]))
+    prometheus.load(openmetrics(made))
+    prometheus.start()
+    return end_ms
+
+
 def test_the_job_reads_analyses_and_writes(
     spark: Any,
     prometheus: PrometheusProgram,
@@ -133,35 +153,29 @@ def test_the_job_reads_analyses_and_writes(
 ) -> None:
     from strandline_analysis.job import TABLE_MARK, analyse, steps_of
     from strandline_analysis.outcome import NO_DATA, OK
-    from strandline_analysis.task import Task
 
-    history = PartitionTimeline()
-    history.change_isr(10_450, {0, 1})
-    history.change_isr(25_100, {0, 1, 2})
-    history.elect(40_800, 1, {0, 1, 2})
-    end_ms = START_MS + 60_000
-    series = scraped(history, length=60_000)
-    made = [labelled(each, start_ms=START_MS, end_ms=end_ms) for each in series]
-    for broker in range(3):
-        labels = {"__name__": "up", "pod": f"default-{broker}"}
-        made.append((labels, [(START_MS + at, 1.0) for at in range(0, 60_000, INTERVAL_MS)]))
-    prometheus.load(openmetrics(made))
-    prometheus.start()
-    task = Task(
-        prometheus=prometheus.url,
-        start_ms=START_MS,
-        end_ms=end_ms,
-        out=tmp_path / "out",
-        print_tables=True,
-        all_tables=True,
-        coverage_min=0.0,
-    )
-    steps: list[str] = []
-    assert analyse(spark, task, Stopwatch(tell=steps.append)) == OK
+    end_ms, written = loaded(prometheus), list[bytes]()
+    with refusing_api_server(tmp_path / "account", written) as account:
+        task = Task(
+            prometheus=prometheus.url,
+            start_ms=START_MS,
+            end_ms=end_ms,
+            out=tmp_path / "out",
+            print_tables=True,
+            all_tables=True,
+            coverage_min=0.0,
+            summary=SummaryPlace(config_map="summary", cluster="default", account=account),
+        )
+        steps: list[str] = []
+        assert analyse(spark, task, Stopwatch(tell=steps.append)) == OK
     of_run = ["Prometheus answers", "Java and Spark's session", "Spark ends"]
     assert len([*steps, *of_run]) == steps_of(task)
-    printed = capsys.readouterr().out
+    printed, told = capsys.readouterr()
     assert "scraped every 1.0 s" in printed
+    # A write that is refused fails no run.
+    assert told.startswith("ConfigMap here/summary has no new summary: 403 no; ")
+    assert told.count("\n") == 1
+    check_summary(written)
     tables = {
         line.split()[1]: json.loads(line.split(maxsplit=2)[2])
         for line in printed.splitlines()
@@ -184,65 +198,20 @@ def test_the_job_reads_analyses_and_writes(
     assert "no two scrapes" in capsys.readouterr().err
 
 
-def test_the_job_writes_its_summary_or_says_why_not(
-    spark: Any,
-    prometheus: PrometheusProgram,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+def test_samples_of_another_cluster_are_told_of_and_not_summed_up(
+    packages: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from strandline_analysis import config_map
-    from strandline_analysis.job import REPORTED, STEPS_BESIDE_TABLES, analyse, steps_of
-    from strandline_analysis.outcome import OK
-    from strandline_analysis.task import SummaryPlace, Task
+    assert packages
+    from strandline_analysis.job import write_summary
 
-    history = PartitionTimeline()
-    history.change_isr(10_450, {0, 1})
-    history.elect(40_800, 1, {0, 1})
-    end_ms = START_MS + 60_000
-    series = scraped(history, length=60_000)
-    made = [labelled(each, start_ms=START_MS, end_ms=end_ms) for each in series]
-    # The operator's pod is scraped, too, and is no broker.
-    for pod in ("default-0", "default-1", "default-2", "strandline-operator-5f-x"):
-        labels = {"__name__": "up", "pod": pod}
-        made.append((labels, [(START_MS + at, 1.0) for at in range(0, 60_000, INTERVAL_MS)]))
-    prometheus.load(openmetrics(made))
-    prometheus.start()
-    written: list[tuple[str, str]] = []
-
-    def write(account: config_map.Account, name: str, text: str) -> str:
-        written.append((f"{account.namespace}/{name}", text))
-        return "ConfigMap here/summary has no new summary: 403 no"
-
-    monkeypatch.setattr(config_map, "write", write)
+    task = Task(prometheus="http://none", start_ms=0, end_ms=1000, out=tmp_path)
     account = config_map.Account(url="https://none", namespace="here", folder=tmp_path)
-
-    def run(cluster: str) -> tuple[int, str, list[str]]:
-        task = Task(
-            prometheus=prometheus.url,
-            start_ms=START_MS,
-            end_ms=end_ms,
-            out=tmp_path / cluster,
-            coverage_min=0.0,
-            summary=SummaryPlace(config_map="summary", cluster=cluster, account=account),
-        )
-        steps: list[str] = []
-        code = analyse(spark, task, Stopwatch(tell=steps.append))
-        assert len(steps) + 3 == steps_of(task) == len(REPORTED) + 1 + STEPS_BESIDE_TABLES + 1
-        return code, capsys.readouterr().err, steps
-
-    code, said, steps = run("default")
-    assert (code, steps[-1]) == (OK, "summary")
-    assert said == "ConfigMap here/summary has no new summary: 403 no\n"
-    ((place, text),) = written
-    assert place == "here/summary"
-    summary = read_summary(text, "default")
-    assert (summary["elections"], summary["isrShrinks"]) == (1, 1)
-    assert summary["leaderlessHighMs"] > 0
-    code, said, _ = run("other")
-    assert code == OK
-    assert said.endswith("the samples are of the brokers of: default\n")
-    assert len(written) == 1
+    place = SummaryPlace(config_map="summary", cluster="other", account=account)
+    write_summary(task, place, {}, ["default"])
+    assert capsys.readouterr().err == (
+        "no summary is written: it would be of cluster other, and the samples are of the brokers "
+        "of: default\n"
+    )
 
 
 def test_a_job_without_prometheus_ends_with_one_sentence_and_no_spark(
@@ -260,6 +229,29 @@ def test_a_job_without_prometheus_ends_with_one_sentence_and_no_spark(
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert "refused; the option url names a Prometheus" in told
+
+
+@contextmanager
+def refusing_api_server(folder: Path, written: list[bytes]) -> Iterator[config_map.Account]:
+    """Serve what refuses each write and remembers its body; yield the account of a pod there."""
+
+    def refuse(body: bytes) -> PreparedResponse:
+        written.append(body)
+        return PreparedResponse(b'{"message": "no"}', status=403, kind="application/json")
+
+    certificate = self_signed(folder)
+    (folder / "ca.crt").write_bytes(certificate.read_bytes())
+    (folder / "token").write_text("t")
+    with served_by(refuse, certificate=certificate) as server:
+        yield config_map.Account(url=f"https://{server}", namespace="here", folder=folder)
+
+
+def check_summary(written: list[bytes]) -> None:
+    (body,) = map(json.loads, written)
+    assert body["metadata"] == {"name": "summary"}
+    summary = read_summary(body["data"]["summary.json"], "default")
+    assert (summary["elections"], summary["isrShrinks"]) == (1, 1)
+    assert summary["leaderlessHighMs"] > 0
 
 
 def check_files(out: Path, tables: dict[str, list[dict[str, Any]]]) -> None:

@@ -53,4 +53,5 @@ def test_the_last_run_of_the_analysis_is_one_line() -> None:
     )
     quiet = {**ANALYSIS_STATUS["analysis"], "incidents": 0, "topIncidents": []}
     (line,) = last_run({"status": {"analysis": quiet}})
-    assert line.startswith("0 incidents") and line.endswith("known")
+    assert line.startswith("0 incidents")
+    assert line.endswith("known")

@@ -6,6 +6,7 @@ import base64
 import json
 import re
 import urllib.request
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +79,23 @@ def sample(operator: OperatorProcess, begin: str) -> str:
 def pass_over(operator: OperatorProcess) -> None:
     """Wait until the operator has planned the cluster with all that it has seen so far."""
     # The pass that is counted first may have begun before.
-    for turn in range(2):
+    for _ in range(2):
         before = float(sample(operator, PASSES))
-        operator.kubectl("annotate", "bc", "demo", f"test/turn={turn}", "--overwrite")
-        operator.wait_for("a pass", lambda was=before: float(sample(operator, PASSES)) > was)
+        operator.kubectl("annotate", "bc", "demo", f"test/at={before}", "--overwrite")
+        operator.wait_for("a pass", partial(_is_more_than, operator, before))
+
+
+def _is_more_than(operator: OperatorProcess, before: float) -> bool:
+    return float(sample(operator, PASSES)) > before
+
+
+def ignored(operator: OperatorProcess) -> int:
+    """Return how often the operator has told that it ignores a summary."""
+    return operator.messages().count("analysis summary ignored")
+
+
+def _is_ignored_again(operator: OperatorProcess, before: int) -> bool:
+    return ignored(operator) > before
 
 
 def test_a_run_reaches_status_event_and_metrics_and_a_broken_one_changes_nothing(
@@ -105,12 +119,9 @@ def test_a_run_reaches_status_event_and_metrics_and_a_broken_one_changes_nothing
     assert event.endswith("1 incident; the widest: broker 1 is at the root")
     operator.wait_for("its metrics", lambda: sample(operator, INCIDENTS) == "1.0")
     for broken in ("garbage", "x" * 9_000, FIRST.replace('"incidents": 1', '"incidents": "many"')):
-        ignored = operator.messages().count("analysis summary ignored")
+        before = ignored(operator)
         assert config_map.write(account, NAME, broken) == ""
-        operator.wait_for(
-            "a line in the log",
-            lambda before=ignored: operator.messages().count("analysis summary ignored") > before,
-        )
+        operator.wait_for("a line in the log", partial(_is_ignored_again, operator, before))
         pass_over(operator)
         assert (shown(), len(told())) == (STATUS, 1)
     assert config_map.write(account, NAME, SECOND) == ""
