@@ -32,7 +32,7 @@ FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
 TOO_MANY_REQUESTS: Final = 429
 SERVER_ERROR: Final = 500
 ADVICE: Final = {
-    FORBIDDEN: "it is not there, or the account may not patch it: the chart's analysis.cluster "
+    FORBIDDEN: "it is not there, or the account may not patch it: the chart's analysis.summaryOf "
     "makes the ConfigMap and gives the right",
     NOT_FOUND: "the namespace is not there",
     CONFLICT: f"somebody else wrote its key {KEY}: remove the key, and the next run writes it",

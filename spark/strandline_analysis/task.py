@@ -113,10 +113,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cores", type=int, default=CORES, help=f"Spark's threads ({CORES})")
     pods = "JSON of the chart: pods do the work"
     parser.add_argument("--executors", type=Path, metavar="FILE", help=pods)
-    named = "gets a summary for the status of --cluster; in a pod of the chart alone"
+    named = "gets a summary for the status of --summary-of; in a pod of the chart alone"
     parser.add_argument("--summary-config-map", default="", metavar="NAME", help=named)
     parser.add_argument(
-        "--cluster", default="", metavar="NAME", help="BrokerCluster of the summary"
+        "--summary-of", default="", metavar="NAME", help="BrokerCluster of the summary"
     )
 
 
@@ -181,10 +181,10 @@ def _summary_place(given: argparse.Namespace) -> SummaryPlace | None:
     """
     if not given.summary_config_map:
         return None
-    if not given.cluster:
-        raise ValueError("summary-config-map needs cluster: the BrokerCluster that it is about")
+    if not given.summary_of:
+        raise ValueError("summary-config-map needs summary-of: the BrokerCluster that it is about")
     return SummaryPlace(
-        config_map=given.summary_config_map, cluster=given.cluster, account=pod_account()
+        config_map=given.summary_config_map, cluster=given.summary_of, account=pod_account()
     )
 
 

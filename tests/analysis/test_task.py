@@ -147,18 +147,18 @@ SUMMARY = ("--summary-config-map", "s")
 def test_a_summary_is_asked_for_in_a_pod_and_for_a_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert asked("--cluster", "east").summary is None
+    assert asked("--summary-of", "east").summary is None
     monkeypatch.setattr(config_map, "ACCOUNT", tmp_path)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     for arguments, said in (
-        (SUMMARY, "summary-config-map needs cluster"),
-        ((*SUMMARY, "--cluster", "east"), "a summary is written from a pod with an account"),
+        (SUMMARY, "summary-config-map needs summary-of"),
+        ((*SUMMARY, "--summary-of", "east"), "a summary is written from a pod with an account"),
     ):
         with pytest.raises(argparse.ArgumentError, match=said):
             asked(*arguments)
     (tmp_path / "namespace").write_text("here")
-    place = asked(*SUMMARY, "--cluster", "east").summary
+    place = asked(*SUMMARY, "--summary-of", "east").summary
     assert place is not None
     assert (place.config_map, place.cluster) == ("s", "east")
     assert (place.account.url, place.account.namespace) == ("https://[fd00::1]:443", "here")

@@ -127,7 +127,7 @@ def test_the_analysis_job_connects_to_prometheus_alone() -> None:
     found = objects(
         ANALYSIS,
         "--set=analysis.name=tuesday",
-        "--set=analysis.cluster=",
+        "--set=analysis.summaryOf=",
         "--set=analysis.start=2026-01-01T00:00:00Z",
         '--set-json=analysis.faults=[{"name":"a","atMs":1790000000123}]',
     )
@@ -139,7 +139,7 @@ def test_the_analysis_job_connects_to_prometheus_alone() -> None:
     assert args[:3] == ["python", "-m", "strandline_analysis.job"]
     assert "--prometheus=http://strandline-prometheus:9090" in args
     assert "--start=2026-01-01T00:00:00Z" in args
-    assert not [each for each in args if each.startswith(("--end", "--summary", "--cluster"))]
+    assert not [each for each in args if each.startswith(("--end", "--summary"))]
     assert f"--lag-time-max-ms={SAFE.replica_lag_time_max_ms}" in args
     assert f"--coverage-min={COVERAGE_MIN}" in args
     (rule,) = found["Job", "strandline-tuesday"]["spec"]["podFailurePolicy"]["rules"]
@@ -159,12 +159,12 @@ def test_another_prometheus_can_be_analysed() -> None:
 
 @pytest.mark.parametrize("schedule", ["", "5 * * * *"])
 def test_the_job_may_patch_the_one_config_map_that_tells_the_operator(schedule: str) -> None:
-    values = (ANALYSIS, "--set=analysis.cluster=east", f"--set=analysis.schedule={schedule}")
+    values = (ANALYSIS, "--set=analysis.summaryOf=east", f"--set=analysis.schedule={schedule}")
     found = objects(*values)
     job = found["CronJob" if schedule else "Job", "strandline-analysis"]["spec"]
     pod = (job["jobTemplate"]["spec"] if schedule else job)["template"]["spec"]
     (container,) = pod["containers"]
-    assert {"--cluster=east", f"--summary-config-map={SUMMARY}"} < set(container["args"])
+    assert {"--summary-of=east", f"--summary-config-map={SUMMARY}"} < set(container["args"])
     assert pod["automountServiceAccountToken"] is True
     (rule,) = found["Role", "strandline-analysis"]["rules"]
     assert rule == {
@@ -184,7 +184,7 @@ def test_the_job_asks_for_a_summary_as_it_reads_its_options() -> None:
     parser = argparse.ArgumentParser()
     add_options(parser)
     given = parser.parse_args(args[3:])
-    assert (given.summary_config_map, given.cluster) == (SUMMARY, "default")
+    assert (given.summary_config_map, given.summary_of) == (SUMMARY, "default")
     outside = parser.parse_args(["--prometheus=http://p", "--out=o"])
     assert outside.summary_config_map == ""
 
@@ -256,7 +256,7 @@ def test_the_driver_may_handle_pods_of_its_namespace_and_nothing_else() -> None:
     assert rule["apiGroups"] == [""]
     assert rule["resources"] == ["pods"]
     assert summary["resources"] == ["configmaps"]
-    (alone,) = objects(*EXECUTORS, "--set=analysis.cluster=")["Role", "strandline-analysis"][
+    (alone,) = objects(*EXECUTORS, "--set=analysis.summaryOf=")["Role", "strandline-analysis"][
         "rules"
     ]
     assert alone == rule
@@ -384,7 +384,7 @@ def test_the_rate_interval_is_grafanas(
         "analysis.lagTimeMaxMs=0",
         "analysis.coverageMin=1.5",
         "analysis.window=a day",
-        "analysis.cluster=Upper",
+        "analysis.summaryOf=Upper",
         "analysis.lake.sliceMinutes=0",
         "analysis.prometheusUrl=nowhere",
         "dashboards.colour=red",

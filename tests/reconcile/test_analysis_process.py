@@ -40,7 +40,7 @@ SECOND = json.dumps(
 
 def install(plane: ControlPlane, namespace: str, folder: Path) -> config_map.Account:
     """Apply what the chart makes for an analysis, without its Job; return the account of a pod."""
-    values = ("--set=analysis.enabled=true", "--set=analysis.cluster=demo")
+    values = ("--set=analysis.enabled=true", "--set=analysis.summaryOf=demo")
     wanted = {"ConfigMap", "ServiceAccount", "Role", "RoleBinding"}
     plane.apply(
         [

@@ -4,7 +4,7 @@
 {{- with first . }}
 {{- $prometheus := .Values.analysis.prometheusUrl | default (printf "http://%s:9090" (include "strandline.prometheus" .)) }}
 {{- $executors := gt (int .Values.analysis.executors) 0 }}
-{{- $summary := ne .Values.analysis.cluster "" }}
+{{- $summary := ne .Values.analysis.summaryOf "" }}
 {{- $scheduled := ne .Values.analysis.schedule "" -}}
 backoffLimit: 1
 # No data, or too little of it: another try would find the same.
@@ -69,7 +69,7 @@ template:
           - --lag-time-max-ms={{ int .Values.analysis.lagTimeMaxMs }}
           - --coverage-min={{ .Values.analysis.coverageMin }}
           {{- if $summary }}
-          - --cluster={{ .Values.analysis.cluster }}
+          - --summary-of={{ .Values.analysis.summaryOf }}
           - --summary-config-map={{ $name }}-summary
           {{- end }}
           {{- if .Values.analysis.printPage }}
