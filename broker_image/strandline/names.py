@@ -8,45 +8,12 @@ when they are scraped. No label has unbounded values.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
 from functools import partial
 
+from .metric import Exporter, Metric, MetricKind, metric_row
 
-class MetricKind(Enum):
-    """The metric types of Prometheus that we use; values are Prometheus's words."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-
-
-class Exporter(Enum):
-    """Who exports a metric; on the others it is absent, not zero."""
-
-    REPLICA = "every replica of a partition"
-    LEADER = "the leader of a partition"
-    BROKER = "every broker"
-    CONTROLLER = "the broker that is the controller"
-    OPERATOR = "the operator"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """One row of the list; kafka is the MBean of the same meaning, "" where Kafka has none."""
-
-    name: str
-    kind: MetricKind
-    exporter: Exporter
-    help: str
-    labels: tuple[str, ...] = ()
-    kafka: str = ""
-
-    @property
-    def documentation(self) -> str:
-        """The help text on the wire: help, then Kafka's metric of the same meaning."""
-        return f"{self.help} Kafka: {self.kafka}." if self.kafka else self.help
-
+__all__ = ["Exporter", "Metric", "MetricKind"]
+"""What readers of the rows find here, too, beside the rows."""
 
 TOPIC = "topic"
 PARTITION = "partition"
@@ -54,35 +21,21 @@ REPLICA = "replica"
 """Label: the broker id of a replica."""
 
 
-def _metric(
-    kind: MetricKind,
-    exporter: Exporter,
-    shared_labels: tuple[str, ...],
-    name: str,
-    help_: str,
-    *labels: str,
-    kafka: str = "",
-) -> Metric:
-    all_labels = (*shared_labels, *labels)
-    return Metric(
-        name=name, kind=kind, exporter=exporter, help=help_, labels=all_labels, kafka=kafka
-    )
-
-
-_replica_gauge = partial(_metric, MetricKind.GAUGE, Exporter.REPLICA, (TOPIC, PARTITION))
-_replica_counter = partial(_metric, MetricKind.COUNTER, Exporter.REPLICA, (TOPIC, PARTITION))
-_leader_gauge = partial(_metric, MetricKind.GAUGE, Exporter.LEADER, (TOPIC, PARTITION))
-_leader_counter = partial(_metric, MetricKind.COUNTER, Exporter.LEADER, (TOPIC, PARTITION))
-_topic_counter = partial(_metric, MetricKind.COUNTER, Exporter.LEADER, (TOPIC,))
-_broker_gauge = partial(_metric, MetricKind.GAUGE, Exporter.BROKER, ())
-_broker_counter = partial(_metric, MetricKind.COUNTER, Exporter.BROKER, ())
-_broker_histogram = partial(_metric, MetricKind.HISTOGRAM, Exporter.BROKER, ())
-_controller_gauge = partial(_metric, MetricKind.GAUGE, Exporter.CONTROLLER, ())
-_controller_counter = partial(_metric, MetricKind.COUNTER, Exporter.CONTROLLER, ())
-_controller_histogram = partial(_metric, MetricKind.HISTOGRAM, Exporter.CONTROLLER, ())
-_operator_gauge = partial(_metric, MetricKind.GAUGE, Exporter.OPERATOR, ())
-_operator_counter = partial(_metric, MetricKind.COUNTER, Exporter.OPERATOR, ())
-_operator_histogram = partial(_metric, MetricKind.HISTOGRAM, Exporter.OPERATOR, ())
+_replica_gauge = partial(metric_row, MetricKind.GAUGE, Exporter.REPLICA, (TOPIC, PARTITION))
+_replica_counter = partial(metric_row, MetricKind.COUNTER, Exporter.REPLICA, (TOPIC, PARTITION))
+_leader_gauge = partial(metric_row, MetricKind.GAUGE, Exporter.LEADER, (TOPIC, PARTITION))
+_leader_counter = partial(metric_row, MetricKind.COUNTER, Exporter.LEADER, (TOPIC, PARTITION))
+_topic_counter = partial(metric_row, MetricKind.COUNTER, Exporter.LEADER, (TOPIC,))
+_broker_gauge = partial(metric_row, MetricKind.GAUGE, Exporter.BROKER, ())
+_broker_counter = partial(metric_row, MetricKind.COUNTER, Exporter.BROKER, ())
+_broker_histogram = partial(metric_row, MetricKind.HISTOGRAM, Exporter.BROKER, ())
+_controller_gauge = partial(metric_row, MetricKind.GAUGE, Exporter.CONTROLLER, ())
+_controller_counter = partial(metric_row, MetricKind.COUNTER, Exporter.CONTROLLER, ())
+_controller_histogram = partial(metric_row, MetricKind.HISTOGRAM, Exporter.CONTROLLER, ())
+_operator_gauge = partial(metric_row, MetricKind.GAUGE, Exporter.OPERATOR, ())
+_analysis_gauge = partial(metric_row, MetricKind.GAUGE, Exporter.OPERATOR, ("cluster",))
+_operator_counter = partial(metric_row, MetricKind.COUNTER, Exporter.OPERATOR, ())
+_operator_histogram = partial(metric_row, MetricKind.HISTOGRAM, Exporter.OPERATOR, ())
 
 
 # --- a partition, as each of its replicas sees it ---------------------------------------
@@ -485,6 +438,35 @@ OPERATOR_CONDITION = _operator_gauge(
 OPERATOR_DEFINITIONS_LACKING = _operator_gauge(
     "strandline_operator_definitions_lacking",
     "Kinds and fields that the served definitions lack; work waits while there are any.",
+)
+
+# --- what the last run of the analysis told the operator (ADR 0066) -----------------------
+
+ANALYSIS_RUN_TIMESTAMP_SECONDS = _analysis_gauge(
+    "strandline_analysis_run_timestamp_seconds", "When the last run ended."
+)
+ANALYSIS_WINDOW_SECONDS = _analysis_gauge(
+    "strandline_analysis_window_seconds", "Length of the range of time that it was about."
+)
+ANALYSIS_COVERAGE_RATIO = _analysis_gauge(
+    "strandline_analysis_coverage_ratio",
+    "Share of the partitions' time that its samples tell of, 0 to 1.",
+)
+ANALYSIS_INCIDENTS = _analysis_gauge("strandline_analysis_incidents", "Incidents that it found.")
+ANALYSIS_ELECTIONS = _analysis_gauge("strandline_analysis_elections", "Elections that it found.")
+ANALYSIS_ISR_SHRINKS = _analysis_gauge(
+    "strandline_analysis_isr_shrinks", "Times that it saw a replica leave an ISR."
+)
+ANALYSIS_LEADERLESS_SECONDS = _analysis_gauge(
+    "strandline_analysis_leaderless_seconds",
+    "Time without a leader, summed over its elections; bound is low or high.",
+    "bound",
+)
+ANALYSIS_RECORDS_AT_RISK = _analysis_gauge(
+    "strandline_analysis_records_at_risk", "Acknowledged records that one broker alone had."
+)
+ANALYSIS_RECORDS_LOST = _analysis_gauge(
+    "strandline_analysis_records_lost", "Of these, records lost to an unclean election, at most."
 )
 
 _ROWS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

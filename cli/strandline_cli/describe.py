@@ -157,6 +157,7 @@ def cluster_page(found: NamespaceFound, name: str, now: datetime) -> list[str]:
             ("outside", *(status.outside_row(each)[1] for each in _outside(cluster))),
             ("partitions", f"{len(partitions)}, {len(unwell)} of them without a full ISR"),
             ("status", row[3]),
+            ("analysis", *status.last_run(cluster)),
         ),
         *_section("Why not", [*why_not_all([cluster, *topics]), *pods_why]),
         *_table(BROKER_COLUMNS, rows, left=BROKER_COLUMNS),

@@ -36,6 +36,10 @@ def show_status(kubernetes: Kubernetes) -> None:
     show(TOPIC_COLUMNS, [topic_row(each) for each in topics], left=TOPIC_COLUMNS)
     if amiss := why_not_all([*clusters, *topics]):
         print("", *amiss, sep="\n")
+    if told := [
+        f"Analysis of {_name_of(each)}: {run}" for each in clusters for run in last_run(each)
+    ]:
+        print("", *told, sep="\n")
     if brokers := kubernetes.get("brokers")["items"]:
         print()
         volumes = volumes_of(kubernetes, brokers)
@@ -102,6 +106,18 @@ def outside_row(cluster: Object) -> Row:
     servers = status.get("externalListener", {}).get("bootstrapServers", [])
     shown = ",".join(servers) or "none yet"
     return cluster["metadata"]["name"], shown, reason_of(cluster, "ExternalListener")
+
+
+def last_run(cluster: Object) -> list[str]:
+    """Return a sentence about the last run of a cluster's analysis, none without one."""
+    told = cluster.get("status", {}).get("analysis")
+    if not told:
+        return []
+    top = "".join(f"; the widest: {each['sentence']}" for each in told.get("topIncidents", [])[:1])
+    count = told.get("incidents", 0)
+    incidents = f"{count} incident" if count == 1 else f"{count} incidents"
+    window = f"from {told['windowStart']} to {told['windowEnd']}"
+    return [f"{incidents} {window}, {told.get('coveragePercent', 0)}% of it known{top}"]
 
 
 def topic_row(topic: Object) -> Row:

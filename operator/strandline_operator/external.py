@@ -1,8 +1,8 @@
 """The listener for clients outside of the cluster: its Services, and who is found where (ADR 0045).
 
-Pure; called by `plan`, `reconcile`, `resources` and `status`. A Service for each broker, because a
-client must reach the leader itself, and one for the first contact. An address that is not known yet
-is not advertised: clients would keep it, and nobody would answer there.
+Pure; called by `observe`, `plan`, `reconcile`, `resources` and `status`. A Service for each broker,
+because a client must reach the leader itself, and one for the first contact. An address that is not
+known yet is not advertised: clients would keep it, and nobody would answer there.
 """
 
 from __future__ import annotations
@@ -192,3 +192,36 @@ def advertised(cluster: DesiredCluster, observed: ObservedCluster) -> Readiness:
 def _advertises(observed: ObservedCluster, broker_id: BrokerId, wanted: AdvertisedAddress) -> bool:
     found = observed.advertised.get(broker_id)
     return found is not None and found.port == wanted.port and wanted.host in {"", found.host}
+
+
+def read_listener(spec: Object) -> DesiredListener:
+    """Read the external listener of a BrokerCluster's spec, which has one."""
+    value = spec["externalListener"]
+    chosen = {each["broker"]: each for each in value.get("brokers") or []}
+    return DesiredListener(
+        service_type=value["type"],
+        host=value.get("advertisedHost", ""),
+        bootstrap=_read_chosen(value.get("bootstrap") or {}),
+        brokers={BrokerId(n): _read_chosen(chosen.get(n, {})) for n in range(spec["replicas"])},
+        by_external_ip=value.get("nodeAddress") == EXTERNAL_IP,
+    )
+
+
+def _read_chosen(value: Object) -> ChosenAddress:
+    return ChosenAddress(
+        node_port=value.get("nodePort"),
+        host=value.get("advertisedHost", ""),
+        port=value.get("advertisedPort"),
+    )
+
+
+def read_service(value: Object) -> FoundService:
+    """Read what Kubernetes gave a Service."""
+    spec = value.get("spec") or {}
+    ports = spec.get("ports") or [{}]
+    ingress = (((value.get("status") or {}).get("loadBalancer") or {}).get("ingress") or [{}])[0]
+    return FoundService(
+        service_type=spec.get("type", ""),
+        node_port=int(ports[0].get("nodePort") or 0),
+        ingress_host=str(ingress.get("ip") or ingress.get("hostname") or ""),
+    )

@@ -159,6 +159,11 @@ def _metrics_text(
             for namespace, each in working.items()
             for sample in each.cache.conditions()
         ],
+        analyses=[
+            sample if is_one else replace(sample, cluster=f"{namespace}/{sample.cluster}")
+            for namespace, each in working.items()
+            for sample in each.cache.analyses()
+        ],
     )
 
 

@@ -30,21 +30,18 @@ from strandline.model import (
     TopicId,
 )
 
-from . import external, kinds
+from . import analysis, external, kinds
 from .kinds import Kind, name_of
 from .observed import (
-    ChosenAddress,
     ConditionSample,
     ControllerRef,
     DesiredCluster,
-    DesiredListener,
     DesiredTopic,
     FoundClaim,
     FoundCondition,
     FoundObject,
     FoundPartition,
     FoundPod,
-    FoundService,
     FoundStatus,
     ObjectRef,
     ObservedCluster,
@@ -185,6 +182,12 @@ class Cache:
                         reason=each.reason,
                     )
 
+    def analyses(self) -> Iterator[analysis.AnalysisSample]:
+        """Yield what each cluster's status tells of its analysis, for the metrics."""
+        for name, (_, status) in sorted(self._clusters.items()):
+            if sample := analysis.sample_of(name, status.written.get(analysis.FIELD)):
+                yield sample
+
     def clusters(self) -> list[DesiredCluster]:
         """Return all clusters in the order of their names."""
         return [cluster for _, (cluster, _) in sorted(self._clusters.items())]
@@ -224,11 +227,12 @@ class Cache:
         pods = self._objects[kinds.STATEFUL_SET.kind].get(name)
         lease = self._objects[kinds.LEASE.kind].get(f"{name}-controller")
         budget = self._objects[kinds.POD_DISRUPTION_BUDGET.kind].get(f"{name}-brokers")
+        summaries = list(self._summaries_of(name))
         return cluster, ObservedCluster(
             status=status,
             has_controller=status.written.get("controller") is not None,
             services={
-                child: _read_service(found.whole)
+                child: external.read_service(found.whole)
                 for (kind, child), (_, found) in parts.items()
                 if kind == kinds.SERVICE.kind
             },
@@ -251,7 +255,15 @@ class Cache:
             evictions_allowed=evictions_allowed(budget.whole) if budget is not None else 0,
             spread_over=int(status.written.get("spreadOver") or 0),
             missing_partitions=tuple(self._missing_partitions_of(name)),
+            has_summary=bool(summaries),
+            summary=analysis.newest([each for each in summaries if each is not None]),
         )
+
+    def _summaries_of(self, cluster: str) -> Iterator[Object | None]:
+        """Yield what each ConfigMap about a cluster's analysis tells, None if it tells nothing."""
+        for found in self._objects[kinds.CONFIG_MAP.kind].values():
+            if analysis.cluster_of(found) == cluster:
+                yield analysis.summary_or_none(found)
 
     def _partitions_of(self, cluster: str) -> Iterator[StoredPartition]:
         """Yield the Partitions with a cluster's label, without those that have no effect."""
@@ -363,7 +375,7 @@ def read_cluster(value: Object) -> DesiredCluster:
         spread_nodes=(spec.get("spread") or {}).get("nodes"),
         rack_key=(spec.get("rack") or {}).get("topologyKey", ""),
         is_rolling_paused=_is_rolling_paused(value),
-        external=_read_listener(spec) if spec.get("externalListener") else None,
+        external=external.read_listener(spec) if spec.get("externalListener") else None,
     )
 
 
@@ -371,37 +383,6 @@ def _is_rolling_paused(value: Object) -> bool:
     """Tell whether people hold the roll; a value that nobody foresaw holds it, too."""
     annotations = value["metadata"].get("annotations") or {}
     return bool(annotations.get(kinds.PAUSE_ROLLING_ANNOTATION, "false") != "false")
-
-
-def _read_listener(spec: Object) -> DesiredListener:
-    value = spec["externalListener"]
-    chosen = {each["broker"]: each for each in value.get("brokers") or []}
-    return DesiredListener(
-        service_type=value["type"],
-        host=value.get("advertisedHost", ""),
-        bootstrap=_read_chosen(value.get("bootstrap") or {}),
-        brokers={BrokerId(n): _read_chosen(chosen.get(n, {})) for n in range(spec["replicas"])},
-        by_external_ip=value.get("nodeAddress") == external.EXTERNAL_IP,
-    )
-
-
-def _read_chosen(value: Object) -> ChosenAddress:
-    return ChosenAddress(
-        node_port=value.get("nodePort"),
-        host=value.get("advertisedHost", ""),
-        port=value.get("advertisedPort"),
-    )
-
-
-def _read_service(value: Object) -> FoundService:
-    spec = value.get("spec") or {}
-    ports = spec.get("ports") or [{}]
-    ingress = ((_status(value).get("loadBalancer") or {}).get("ingress") or [{}])[0]
-    return FoundService(
-        service_type=spec.get("type", ""),
-        node_port=int(ports[0].get("nodePort") or 0),
-        ingress_host=str(ingress.get("ip") or ingress.get("hostname") or ""),
-    )
 
 
 def _holder(lease: Object) -> BrokerId | None:

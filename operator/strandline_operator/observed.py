@@ -1,7 +1,7 @@
 """The values that the operator plans with: what users want, and what it last saw.
 
-`observe` and `pods` alone make them. `plan` reads fields; `shows` alone reads the dict of a whole
-object or status, and compares it with a manifest.
+`observe` and `external` and `pods` alone make them. `plan` reads fields; `shows` alone reads the
+dict of a whole object or status, and compares it with a manifest.
 """
 
 from __future__ import annotations
@@ -298,7 +298,8 @@ class ObservedCluster:
     as node_labels is, which has the labels of each node.
     services are those that have names of its parts. spread_over is over how many brokers replicas
     were spread last, 0 before the first look; missing_partitions are Partitions that topics had and
-    that are not there.
+    that are not there. has_summary tells whether there is a ConfigMap for a summary of its
+    analysis, summary is that of the run that ended last, None without one that can be read.
     """
 
     status: FoundStatus
@@ -316,6 +317,8 @@ class ObservedCluster:
     registrations: Mapping[BrokerId, Registration]
     spread_over: int = 0
     missing_partitions: tuple[str, ...] = ()
+    has_summary: bool = False
+    summary: Object | None = None
     claims: tuple[FoundClaim, ...] = ()
     causes: tuple[str, ...] = ()
     schedulable_nodes: int | None = None

@@ -20,6 +20,7 @@ from strandline.kube.api import RequestDone
 from strandline.names import Metric
 
 from . import kinds
+from .analysis import AnalysisSample
 from .observed import ConditionSample
 
 # The library gives this function no types.
@@ -30,6 +31,14 @@ _STATES: Final = {"True": 1, "False": 0}
 _UNKNOWN: Final = -1
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 """Bounds of the histograms: a pass is a few requests, or minutes of creating Partitions."""
+_COUNTED: Final = {
+    names.ANALYSIS_INCIDENTS: "incidents",
+    names.ANALYSIS_ELECTIONS: "elections",
+    names.ANALYSIS_ISR_SHRINKS: "isrShrinks",
+    names.ANALYSIS_RECORDS_AT_RISK: "recordsAtRisk",
+    names.ANALYSIS_RECORDS_LOST: "recordsLost",
+}
+"""Counts of the last run of the analysis to fields of the status."""
 
 
 class OperatorMetrics:
@@ -48,6 +57,11 @@ class OperatorMetrics:
         self._lacking = self._gauge(names.OPERATOR_DEFINITIONS_LACKING)
         self._requests = self._counter(names.KUBERNETES_REQUESTS_TOTAL)
         self._request_seconds = self._histogram(names.KUBERNETES_REQUEST_SECONDS)
+        self._run_ended = self._gauge(names.ANALYSIS_RUN_TIMESTAMP_SECONDS)
+        self._window = self._gauge(names.ANALYSIS_WINDOW_SECONDS)
+        self._coverage = self._gauge(names.ANALYSIS_COVERAGE_RATIO)
+        self._leaderless = self._gauge(names.ANALYSIS_LEADERLESS_SECONDS)
+        self._counted = {field: self._gauge(row) for row, field in _COUNTED.items()}
         for kind in (kinds.CLUSTER.kind, kinds.TOPIC.kind):
             self._pass_seconds.labels(kind)
             for result in (DONE, FAILED):
@@ -84,7 +98,12 @@ class OperatorMetrics:
         self._request_seconds.labels(*labels).observe(done.seconds)
 
     def text(
-        self, *, is_ready: bool, queue_length: int, conditions: Iterable[ConditionSample]
+        self,
+        *,
+        is_ready: bool,
+        queue_length: int,
+        conditions: Iterable[ConditionSample],
+        analyses: Iterable[AnalysisSample] = (),
     ) -> bytes:
         """Return all metrics in Prometheus's text format, with these gauges."""
         self._is_ready.set(is_ready)
@@ -94,7 +113,22 @@ class OperatorMetrics:
         for each in conditions:
             gauge = self._conditions.labels(each.kind, each.name, each.condition, each.reason)
             gauge.set(_STATES.get(each.status, _UNKNOWN))
+        self._set_analyses(analyses)
         return generate_latest(self._registry)
+
+    def _set_analyses(self, analyses: Iterable[AnalysisSample]) -> None:
+        """Set what the last runs told; a cluster without one leaves nothing behind."""
+        ranges = (self._run_ended, self._window, self._coverage, self._leaderless)
+        for gauge in (*ranges, *self._counted.values()):
+            gauge.clear()
+        for each in analyses:
+            self._run_ended.labels(each.cluster).set(each.ended_seconds)
+            self._window.labels(each.cluster).set(each.window_seconds)
+            self._coverage.labels(each.cluster).set(each.told["coveragePercent"] / 100)
+            for bound, field in (("low", "leaderlessLowMs"), ("high", "leaderlessHighMs")):
+                self._leaderless.labels(each.cluster, bound).set(each.told[field] / 1000)
+            for field, gauge in self._counted.items():
+                gauge.labels(each.cluster).set(each.told[field])
 
 
 class MetricsServer:

@@ -22,6 +22,7 @@ from .actions import (
     RemoveConfigMaps,
     RemoveServices,
 )
+from .analysis import analysis_events
 from .broker_ends import end_events
 from .conditions import Readiness
 from .disruption import disruption_allowed
@@ -97,6 +98,7 @@ def plan_cluster(
     told = [
         *growth.events(desired, observed),
         *end_events(desired, observed),
+        *analysis_events(desired, observed),
         *rack_events(desired, observed),
         *(versions.events(desired, choice) if obstacle is None else ()),
         *([_spread_event(desired.ref, spread)] if is_decided and spread.is_new else ()),

@@ -19,7 +19,7 @@ from strandline.errors import CoordinationError, StoreForbidden
 from strandline.kube.api import ApiClient, Object
 from strandline.log_fields import fields
 
-from . import events, external, kinds, operator_config, pod_settings, racks
+from . import analysis, events, external, kinds, operator_config, pod_settings, racks
 from .actions import Action, PostEvent
 from .apply import Applier
 from .causes import CauseReader
@@ -149,9 +149,23 @@ class Reconciler:
             # Renewals of Leases are most of the changes, and never concern a plan.
             return
         pause = 0 if change == _DELETED else operator_config.SETTLE_MS
+        about = self._summary_changed(change, found)
         for cluster in self.cache.clusters():
-            if may_be_part(found.ref.name, cluster.ref.name):
+            if cluster.ref.name == about or may_be_part(found.ref.name, cluster.ref.name):
                 self._add(kinds.CLUSTER, cluster.ref.name, after_ms=pause)
+
+    def _summary_changed(self, change: str, found: FoundObject) -> str:
+        """Return the cluster that the object holds a summary about, ""; tell of a broken one."""
+        about = analysis.cluster_of(found) if found.ref.kind is kinds.CONFIG_MAP else ""
+        if about and change != _DELETED:
+            try:
+                analysis.summary_of(found)
+            except analysis.SummaryBroken as error:
+                _log.warning(
+                    "analysis summary ignored",
+                    extra=fields(object=str(found.ref), cluster=about, cause=str(error)),
+                )
+        return about
 
     def _add(self, kind: kinds.Kind, name: str, *, after_ms: int = 0) -> None:
         self.queue.add(ReconcileKey(kind=kind.kind, name=name), after_ms=after_ms)

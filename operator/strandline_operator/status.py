@@ -21,6 +21,7 @@ from strandline.model import (
 )
 
 from . import external, growth, resources
+from .analysis import analysis_status
 from .broker_ends import broker_failed
 from .broker_settings import wanted_digest
 from .cluster_health import cluster_conditions
@@ -95,6 +96,7 @@ def cluster_status(
     return {
         **outside,
         **growth.storage_status(cluster, observed),
+        **analysis_status(observed),
         "observedGeneration": cluster.generation,
         "readyBrokers": observed.ready_brokers,
         "replicas": scaling.brokers,

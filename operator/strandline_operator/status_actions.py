@@ -2,7 +2,7 @@
 
 The status takes the reason of an Event away, and an operator may be killed between two writes: so
 the Event comes first. A pass that posts it again, because the status was not written, names the
-same version of the object, and it stays one Event.
+same version of the object, and it stays one Event; one about a run of the analysis names the run.
 
 Pure; called by `plan` and `plan_topics`.
 """
@@ -11,13 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Final
 
 from strandline.kube.api import Object
 
-from . import resources
+from . import analysis, resources
 from .actions import Action, ApplyStatus, PostEvent
 from .conditions import READY, Readiness
 from .observed import FoundStatus, ObjectRef
+
+MAY_GO: Final = (analysis.FIELD,)
+"""Fields whose lack in a status, where nothing else changes, must be written, too."""
 
 
 def status_actions(
@@ -31,14 +35,16 @@ def status_actions(
 ) -> list[Action]:
     """Return these Events, one for a new refusal, and the status write if the status changed."""
     told, written = list(events), list[Action]()
-    if not found.shows(status):
+    is_less = any(field in found.written and field not in status for field in MAY_GO)
+    if is_less or not found.shows(status):
         reason = status["conditions"][0]["reason"]
         # A write without an answer may have landed: what it raised must not be taken back.
-        version = found.resource_version if refusal is not None else ""
-        body = resources.status_of(owner, status, resource_version=version)
+        unless_newer = found.resource_version if refusal is not None else ""
+        body = resources.status_of(owner, status, resource_version=unless_newer)
         written = [ApplyStatus(body=body, reason=reason)]
         before = found.conditions.get(READY)
         is_new = before is None or before.reason != reason
         if readiness is not None and readiness.refused and is_new:
             told.append(PostEvent(about=owner, reason=reason, message=readiness.message))
-    return [*(replace(each, once=found.resource_version) for each in told), *written]
+    version = found.resource_version
+    return [*(replace(each, once=each.once or version) for each in told), *written]

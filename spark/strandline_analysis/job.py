@@ -18,6 +18,7 @@ import json
 import re
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -32,7 +33,7 @@ from pyspark.sql import functions as F
 
 from strandline.names import Metric
 
-from . import read
+from . import config_map, read, run_summary
 from .catalogue import TABLES
 from .findings import (
     ClusterUnclear,
@@ -54,7 +55,7 @@ from .samples import scrape_interval_ms
 from .session import executors_session, local_session
 from .stopwatch import Stopwatch
 from .tables import ANALYSES, Analysis
-from .task import PAGE_MARK, UP, Task, add_options, check_source, task_of
+from .task import PAGE_MARK, UP, SummaryPlace, Task, add_options, check_source, task_of
 from .tsdb_files import BlockRefused
 
 SUMMARY: Final = "summary.json"
@@ -81,6 +82,8 @@ REPORTED: Final = (
     *("incident_curves", "failover_quantiles", "slo", "lagtime_whatif"),
 )
 """Tables that a report shows; the others are made when they are asked for."""
+OF_SUMMARY: Final = ("data_at_risk",)
+"""Tables that are made for a summary, too."""
 STEPS_BESIDE_TABLES: Final = 7
 """Python, the source, Java, the scrape interval, the clusters, the report, and Spark's end."""
 PROBED_INTERVALS: Final = 3
@@ -108,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def steps_of(task: Task) -> int:
     """Return how many steps a run of a task has that finds samples, with IMPORTED."""
-    return len(_chosen(task)) + STEPS_BESIDE_TABLES
+    return len(_chosen(task)) + STEPS_BESIDE_TABLES + (task.summary is not None)
 
 
 def run(task: Task, watch: Stopwatch | None = None) -> int:
@@ -209,7 +212,11 @@ def _analysed(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
         cluster="" if cluster is None else cluster.name,
         findings=tuple(lacks),
     )
-    return _told(task, window, tables, watch)
+    code = _told(task, window, tables, watch)
+    if task.summary is not None and code != NO_DATA:
+        write_summary(task, task.summary, tables, "" if cluster is None else cluster.prefix)
+        watch.ended("summary")
+    return code
 
 
 def _reader(spark: SparkSession, task: Task) -> Callable[..., DataFrame]:
@@ -315,9 +322,30 @@ def of_one_cluster(rows: pa.Table, name: str) -> pa.Table:
     return rows.add_column(0, CLUSTER, pa.array([name] * rows.num_rows, pa.string()))
 
 
+def write_summary(
+    task: Task, place: SummaryPlace, tables: Mapping[str, pa.Table], found: str
+) -> None:
+    """Write the summary of a run; a run without one is no worse, and says so in one sentence."""
+    sentence = run_summary.unfit_sentence(found, place.cluster)
+    if not sentence:
+        rows = {name: tables[name].to_pylist() for name in run_summary.ROWS}
+        text = run_summary.summary_text(
+            rows,
+            cluster=place.cluster,
+            start_ms=task.start_ms,
+            end_ms=task.end_ms,
+            ended_ms=time.time_ns() // 1_000_000,
+            coverage=known_share(tables["slo"].to_pylist()),
+        )
+        sentence = config_map.write(place.account, place.config_map, text)
+    if sentence:
+        sys.stderr.write(f"{sentence}\n")
+
+
 def _chosen(task: Task) -> dict[str, Analysis]:
     """Return the analyses whose tables a task makes, in the order in which they are made."""
-    return {name: ANALYSES[name] for name in (ANALYSES if task.all_tables else REPORTED)}
+    reported = (*REPORTED, *(OF_SUMMARY if task.summary is not None else ()))
+    return {name: ANALYSES[name] for name in (ANALYSES if task.all_tables else reported)}
 
 
 def in_order(rows: pa.Table) -> pa.Table:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from .catalogue import LAG_TIME_MAX_MS
+from .config_map import Account, pod_account
 from .executors import Executors, driver_pod, read_executors
 from .injected_faults import InjectedFault, read_faults
 from .json_api import read_shown
@@ -31,6 +32,16 @@ SPAN: Final = re.compile("(?P<count>[0-9]{1,6})(?P<unit>[smhd])")
 USUAL_TRANSPORT: Final = Transport.REMOTE_READ
 UP: Final = "up"
 """Prometheus's own series: one sample for each scrape of each target."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryPlace:
+    """Where the summary of a run is written."""
+
+    config_map: str
+    cluster: str
+    """The BrokerCluster that the samples must be of."""
+    account: Account
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +72,8 @@ class Task:
     bearer_token_file: str = ""
     ca_file: str = ""
     transport: Transport = USUAL_TRANSPORT
+    summary: SummaryPlace | None = None
+    """The ConfigMap that gets a summary, if any does."""
 
     @property
     def origin(self) -> str:
@@ -114,13 +127,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cores", type=int, default=CORES, help=f"Spark's threads ({CORES})")
     pods = "JSON of the chart: pods do the work"
     parser.add_argument("--executors", type=Path, metavar="FILE", help=pods)
+    named = "gets a summary for the status of --summary-of; in a pod of the chart alone"
+    parser.add_argument("--summary-config-map", default="", metavar="NAME", help=named)
+    parser.add_argument(
+        "--summary-of", default="", metavar="NAME", help="BrokerCluster of the summary"
+    )
 
 
 def task_of(given: argparse.Namespace) -> Task:
     """Return what the options ask for.
 
     Raises:  argparse.ArgumentError for a time that is none, an empty range, unreadable faults,
-        what the data source does not accept, or what the lake lacks
+        what the data source does not accept, what the lake lacks, or a summary outside of a pod
     """
     try:
         lake = opened(given.lake) if given.lake else None
@@ -130,6 +148,7 @@ def task_of(given: argparse.Namespace) -> Task:
         executors = read_executors(given.executors) if given.executors else None
         if executors is not None:
             driver_pod()
+        summary = _summary_place(given)
     except (ValueError, OSError) as error:
         raise argparse.ArgumentError(None, str(error)) from error
     if start_ms >= end_ms:
@@ -159,6 +178,7 @@ def task_of(given: argparse.Namespace) -> Task:
         bearer_token_file=given.bearer_token_file,
         ca_file=given.ca_file,
         transport=Transport(given.transport),
+        summary=summary,
     )
     try:
         # Before Spark, whose start takes many seconds.
@@ -171,6 +191,20 @@ def task_of(given: argparse.Namespace) -> Task:
     except (OptionInvalid, LakeRefused, BlockRefused) as error:
         raise argparse.ArgumentError(None, str(error)) from error
     return task
+
+
+def _summary_place(given: argparse.Namespace) -> SummaryPlace | None:
+    """Return where the summary goes, None if none is asked for.
+
+    Raises:  ValueError without a cluster, and outside of a pod
+    """
+    if not given.summary_config_map:
+        return None
+    if not given.summary_of:
+        raise ValueError("summary-config-map needs summary-of: the BrokerCluster that it is about")
+    return SummaryPlace(
+        config_map=given.summary_config_map, cluster=given.summary_of, account=pod_account()
+    )
 
 
 def _range(given: argparse.Namespace, folder: Lake | Snapshot | None) -> tuple[int, int]:

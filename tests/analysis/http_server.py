@@ -46,6 +46,8 @@ def served_by(
         def do_POST(self) -> None:
             self._send(respond(self.rfile.read(int(self.headers["Content-Length"]))))
 
+        do_PATCH = do_POST  # noqa: N815 - the library's name
+
         def _send(self, response: PreparedResponse) -> None:
             if seen is not None:
                 seen.append(self.headers)

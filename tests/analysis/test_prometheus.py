@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,15 @@ from typing import Any
 import pytest
 
 from strandline import names
-from strandline_analysis import xor_chunk
+from strandline_analysis import config_map, xor_chunk
 from strandline_analysis.prometheus_http import ReadFailed, Server
 from strandline_analysis.read_options import Matcher, Piece
 from strandline_analysis.remote_read import Series, read_series
 from strandline_analysis.stopwatch import Stopwatch
+from strandline_analysis.task import SummaryPlace, Task
 from strandline_analysis.tsdb_snapshot import OpenSnapshot, snapshot_in
-from tests.analysis.http_server import PreparedResponse, served_by
+from strandline_operator.analysis import read_summary
+from tests.analysis.http_server import PreparedResponse, self_signed, served_by
 from tests.analysis.openmetrics import Labelled, labelled, openmetrics
 from tests.analysis.timeline import INTERVAL_MS, PartitionTimeline, scraped
 from tests.support.eventually import eventually
@@ -145,31 +148,36 @@ def test_the_job_reads_analyses_and_writes(
 ) -> None:
     from strandline_analysis.job import TABLE_MARK, analyse, steps_of
     from strandline_analysis.outcome import NO_DATA, OK
-    from strandline_analysis.task import Task
 
-    end_ms = START_MS + 60_000
+    end_ms, written = START_MS + 60_000, list[bytes]()
     made = [*one_cluster(end_ms), *another_cluster(end_ms)]
     prometheus.load(openmetrics(made))
     prometheus.start()
-    task = Task(
-        prometheus=prometheus.url,
-        start_ms=START_MS,
-        end_ms=end_ms,
-        out=tmp_path / "out",
-        print_tables=True,
-        all_tables=True,
-        coverage_min=0.0,
-        cluster="default",
-    )
-    assert analyse(spark, replace(task, cluster=""), Stopwatch()) == NO_DATA
-    assert "2 clusters, default, other: name one with --cluster" in capsys.readouterr().err
-    steps: list[str] = []
-    assert analyse(spark, task, Stopwatch(tell=steps.append)) == OK
+    with refusing_api_server(tmp_path / "account", written) as account:
+        task = Task(
+            prometheus=prometheus.url,
+            start_ms=START_MS,
+            end_ms=end_ms,
+            out=tmp_path / "out",
+            print_tables=True,
+            all_tables=True,
+            coverage_min=0.0,
+            cluster="default",
+            summary=SummaryPlace(config_map="summary", cluster="default", account=account),
+        )
+        assert analyse(spark, replace(task, cluster=""), Stopwatch()) == NO_DATA
+        assert "2 clusters, default, other: name one with --cluster" in capsys.readouterr().err
+        steps: list[str] = []
+        assert analyse(spark, task, Stopwatch(tell=steps.append)) == OK
     of_run = ["a look at the source", "Java and Spark's session", "Spark ends"]
     assert len([*steps, *of_run]) == steps_of(task)
-    printed = capsys.readouterr().out
+    printed, told = capsys.readouterr()
     assert printed.startswith("Cluster default, ")
     assert "scraped every 1.0 s; 0.0% of the partitions' time is known" in printed
+    # A write that is refused fails no run.
+    assert told.startswith("ConfigMap here/summary has no new summary: 403 no; ")
+    assert told.count("\n") == 1
+    check_summary(written)
     tables = {
         line.split()[1]: json.loads(line.split(maxsplit=2)[2])
         for line in printed.splitlines()
@@ -190,6 +198,22 @@ def test_the_job_reads_analyses_and_writes(
     assert analyse(spark, nothing, Stopwatch()) == NO_DATA
     assert "no two scrapes" in capsys.readouterr().err
     check_nothing(tmp_path / "none", prometheus.url)
+
+
+def test_samples_of_another_cluster_are_told_of_and_not_summed_up(
+    packages: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert packages
+    from strandline_analysis.job import write_summary
+
+    task = Task(prometheus="http://none", start_ms=0, end_ms=1000, out=tmp_path)
+    account = config_map.Account(url="https://none", namespace="here", folder=tmp_path)
+    place = SummaryPlace(config_map="summary", cluster="other", account=account)
+    write_summary(task, place, {}, "default")
+    assert capsys.readouterr().err == (
+        "no summary is written: it would be of cluster other, and the samples are of the brokers "
+        "of: default\n"
+    )
 
 
 def test_a_job_without_prometheus_ends_with_one_sentence_and_no_spark(
@@ -233,8 +257,9 @@ def one_cluster(end_ms: int) -> list[Labelled]:
     history.elect(40_800, 1, {0, 1, 2})
     series = scraped(history, length=60_000)
     found = [labelled(each, start_ms=START_MS, end_ms=end_ms) for each in series]
-    for broker in range(3):
-        labels = {"__name__": "up", "pod": f"default-{broker}"}
+    # The operator's pod is scraped, too, and is no broker.
+    for pod in ("default-0", "default-1", "default-2", "strandline-operator-5f-x"):
+        labels = {"__name__": "up", "pod": pod}
         found.append((labels, [(START_MS + at, 1.0) for at in range(0, 60_000, INTERVAL_MS)]))
     return found
 
@@ -253,6 +278,29 @@ def another_cluster(end_ms: int) -> list[Labelled]:
     every_ms = INTERVAL_MS // 2
     found.append((up, [(START_MS + at, float(at != 9_500)) for at in range(0, 60_000, every_ms)]))
     return found
+
+
+@contextmanager
+def refusing_api_server(folder: Path, written: list[bytes]) -> Iterator[config_map.Account]:
+    """Serve what refuses each write and remembers its body; yield the account of a pod there."""
+
+    def refuse(body: bytes) -> PreparedResponse:
+        written.append(body)
+        return PreparedResponse(b'{"message": "no"}', status=403, kind="application/json")
+
+    certificate = self_signed(folder)
+    (folder / "ca.crt").write_bytes(certificate.read_bytes())
+    (folder / "token").write_text("t")
+    with served_by(refuse, certificate=certificate) as server:
+        yield config_map.Account(url=f"https://{server}", namespace="here", folder=folder)
+
+
+def check_summary(written: list[bytes]) -> None:
+    (body,) = map(json.loads, written)
+    assert body["metadata"] == {"name": "summary"}
+    summary = read_summary(body["data"]["summary.json"], "default")
+    assert (summary["elections"], summary["isrShrinks"]) == (1, 1)
+    assert summary["leaderlessHighMs"] > 0
 
 
 def check_files(out: Path, tables: dict[str, list[dict[str, Any]]]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline_analysis import prometheus_http
+from strandline_analysis import config_map, prometheus_http
 from strandline_analysis.lake_slices import founded
 from strandline_analysis.prometheus_http import ReadFailed
 from strandline_analysis.task import Task, add_options, check_source, task_of
@@ -194,3 +194,42 @@ def test_a_window_of_prometheus_ends_where_it_is_told() -> None:
     add_options(parser)
     given = ["--prometheus", "https://p:9090", "--out", "out", "--end", "9000000", "--window", "1h"]
     assert task_of(parser.parse_args(given)).start_ms == 5_400_000
+
+
+SUMMARY = ("--summary-config-map", "s")
+
+
+def test_a_summary_is_asked_for_in_a_pod_and_for_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert asked("--summary-of", "east").summary is None
+    monkeypatch.setattr(config_map, "ACCOUNT", tmp_path)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    for arguments, said in (
+        (SUMMARY, "summary-config-map needs summary-of"),
+        ((*SUMMARY, "--summary-of", "east"), "a summary is written from a pod with an account"),
+    ):
+        with pytest.raises(argparse.ArgumentError, match=said):
+            asked(*arguments)
+    (tmp_path / "namespace").write_text("here")
+    place = asked(*SUMMARY, "--summary-of", "east").summary
+    assert place is not None
+    assert (place.config_map, place.cluster) == ("s", "east")
+    assert (place.account.url, place.account.namespace) == ("https://[fd00::1]:443", "here")
+
+
+@pytest.mark.parametrize("where", ["token", "server"])
+def test_an_api_server_that_is_not_reached_is_told_in_one_line(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config_map, "BACK_OFF_SECONDS", 0.001)
+    certificate = self_signed(tmp_path / "made")
+    (tmp_path / "ca.crt").write_bytes(certificate.read_bytes())
+    if where == "server":
+        (tmp_path / "token").write_text("t")
+    account = config_map.Account(url="https://127.0.0.1:9", namespace="here", folder=tmp_path)
+    said = config_map.write(account, "s", "text")
+    assert said.startswith("ConfigMap here/s has no new summary: ")
+    assert ("refused" in said) == (where == "server")
+    assert "\n" not in said

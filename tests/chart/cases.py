@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from .analysis_cases import ANALYSIS_BOUNDS, ANALYSIS_STATUS
 from .broker_row_cases import BROKER_ROW, BROKER_ROW_BOUNDS, STORAGE_STATUS
 from .cluster_lists import CLUSTER_LISTS, CLUSTER_LISTS_BOUNDS
 from .listener_cases import BROKER_SPEC, EXTERNAL_LISTENER, LISTENER_BOUNDS, REGISTRATION_BOUNDS
@@ -126,6 +127,7 @@ COMPLETE: Final[dict[str, Manifest]] = {
             **CLUSTER_LISTS,
             **SPREAD_STATUS,
             **STORAGE_STATUS,
+            **ANALYSIS_STATUS,
             **WANTED_DIGEST,
             "externalListener": {"bootstrapServers": ["192.0.2.1:30092"]},
             "conditions": [_condition()],
@@ -351,12 +353,7 @@ BOUNDS: Final[dict[str, Bounds]] = {
         **SCALE_BOUNDS,
         **BROKER_ROW_BOUNDS,
         **WANTED_DIGEST_BOUNDS,
-        "status.controller.holderIdentity": {
-            "minLength": ("h", ""),
-            "maxLength": ("h" * 200, "h" * 201),
-        },
-        "status.controller.brokerId": {"minimum": (0, -1), "maximum": (99, 100)},
-        "status.controller.epoch": {"minimum": (1, 0), "maximum": (_INT31, _INT31 + 1)},
+        **ANALYSIS_BOUNDS,
         **CLUSTER_LISTS_BOUNDS,
         **POD_BOUNDS,
         **LISTENER_BOUNDS,

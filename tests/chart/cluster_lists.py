@@ -22,6 +22,12 @@ CLUSTER_LISTS: Final[dict[str, Any]] = {
     "straysTotal": 1,
 }
 CLUSTER_LISTS_BOUNDS: Final[dict[str, dict[str, tuple[Any, Any]]]] = {
+    "status.controller.holderIdentity": {
+        "minLength": ("h", ""),
+        "maxLength": ("h" * 200, "h" * 201),
+    },
+    "status.controller.brokerId": {"minimum": (0, -1), "maximum": (99, 100)},
+    "status.controller.epoch": {"minimum": (1, 0), "maximum": ((1 << 31) - 1, 1 << 31)},
     "status.topicRevision": {"minimum": (0, -1)},
     "status.straysTotal": {"minimum": (0, -1)},
     "status.deletedTopics": {"maxItems": ([DELETED] * 500, [DELETED] * 501)},

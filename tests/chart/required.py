@@ -33,6 +33,8 @@ REQUIRED: Final[dict[str, list[str]]] = {
         ),
         "status.strays[].replicas[].partition",
         "status.strays[].replicas[].brokers",
+        *(f"status.analysis.{name}" for name in ("endedAt", "windowStart", "windowEnd")),
+        *(f"status.analysis.topIncidents[].{name}" for name in ("startedAt", "sentence")),
         *POD_REQUIRED,
         *_CONDITION_REQUIRED,
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from pathlib import Path
@@ -15,7 +16,8 @@ from strandline.config.timing import SAFE
 from strandline.names import MetricKind
 from strandline_analysis.executors import BLOCK_PORT, DRIVER_PORT, Executors
 from strandline_analysis.outcome import LITTLE_KNOWN, NO_DATA
-from strandline_analysis.task import COVERAGE_MIN
+from strandline_analysis.task import COVERAGE_MIN, add_options
+from strandline_operator.analysis import ANALYSIS_OF_LABEL
 from tests.chart import rendered
 from tests.support import dashboard
 from tests.support.commands import CommandError
@@ -25,6 +27,7 @@ pytestmark = pytest.mark.processes
 
 ON = ("--set=prometheus.enabled=true", "--set=dashboards.enabled=true")
 ANALYSIS = "--set=analysis.enabled=true"
+SUMMARY = "strandline-analysis-summary"
 OF_THE_CONTAINER = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
@@ -124,18 +127,20 @@ def test_the_analysis_job_connects_to_prometheus_alone() -> None:
     found = objects(
         ANALYSIS,
         "--set=analysis.name=tuesday",
+        "--set=analysis.summaryOf=",
         "--set=analysis.start=2026-01-01T00:00:00Z",
         '--set-json=analysis.faults=[{"name":"a","atMs":1790000000123}]',
         "--set=analysis.cluster=strandline/orders",
     )
     pod = pod_of(found["Job", "strandline-tuesday"])
     assert pod["automountServiceAccountToken"] is False
-    assert not [kind for kind, name in found if "tuesday" in name and "Role" in kind]
+    of_run = [kind for kind, name in found if "tuesday" in name]
+    assert sorted(of_run) == ["ConfigMap", "Job", "ServiceAccount"]
     args = pod["containers"][0]["args"]
     assert args[:3] == ["python", "-m", "strandline_analysis.job"]
     assert "--prometheus=http://strandline-prometheus:9090" in args
     assert "--start=2026-01-01T00:00:00Z" in args
-    assert not [each for each in args if each.startswith("--end")]
+    assert not [each for each in args if each.startswith(("--end", "--summary"))]
     assert f"--lag-time-max-ms={SAFE.replica_lag_time_max_ms}" in args
     assert f"--coverage-min={COVERAGE_MIN}" in args
     assert "--cluster=strandline/orders" in args
@@ -152,6 +157,38 @@ def test_another_prometheus_can_be_analysed() -> None:
         "Job", "strandline-analysis"
     ]
     assert "--prometheus=http://other:1" in pod_of(job)["containers"][0]["args"]
+
+
+@pytest.mark.parametrize("schedule", ["", "5 * * * *"])
+def test_the_job_may_patch_the_one_config_map_that_tells_the_operator(schedule: str) -> None:
+    values = (ANALYSIS, "--set=analysis.summaryOf=east", f"--set=analysis.schedule={schedule}")
+    found = objects(*values)
+    job = found["CronJob" if schedule else "Job", "strandline-analysis"]["spec"]
+    pod = (job["jobTemplate"]["spec"] if schedule else job)["template"]["spec"]
+    (container,) = pod["containers"]
+    assert {"--summary-of=east", f"--summary-config-map={SUMMARY}"} < set(container["args"])
+    assert pod["automountServiceAccountToken"] is True
+    (rule,) = found["Role", "strandline-analysis"]["rules"]
+    assert rule == {
+        "apiGroups": [""],
+        "resources": ["configmaps"],
+        "resourceNames": [SUMMARY],
+        "verbs": ["patch"],
+    }
+    made = found["ConfigMap", SUMMARY]
+    assert made["metadata"]["labels"][ANALYSIS_OF_LABEL] == "east"
+    assert "data" not in made
+    assert not [name for kind, name in found if "Policy" in kind and name == "strandline-analysis"]
+
+
+def test_the_job_asks_for_a_summary_as_it_reads_its_options() -> None:
+    args = pod_of(objects(ANALYSIS)["Job", "strandline-analysis"])["containers"][0]["args"]
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    given = parser.parse_args(args[3:])
+    assert (given.summary_config_map, given.summary_of) == (SUMMARY, "default")
+    outside = parser.parse_args(["--prometheus=http://p", "--out=o"])
+    assert outside.summary_config_map == ""
 
 
 SCHEDULE = "5 * * * *"
@@ -217,9 +254,14 @@ def test_one_value_lets_pods_of_the_same_image_do_the_work() -> None:
 
 def test_the_driver_may_handle_pods_of_its_namespace_and_nothing_else() -> None:
     found = objects(*EXECUTORS)
-    (rule,) = found["Role", "strandline-analysis"]["rules"]
+    rule, summary = found["Role", "strandline-analysis"]["rules"]
     assert rule["apiGroups"] == [""]
     assert rule["resources"] == ["pods"]
+    assert summary["resources"] == ["configmaps"]
+    (alone,) = objects(*EXECUTORS, "--set=analysis.summaryOf=")["Role", "strandline-analysis"][
+        "rules"
+    ]
+    assert alone == rule
     binding = found["RoleBinding", "strandline-analysis"]
     assert [each["name"] for each in binding["subjects"]] == ["strandline-analysis"]
 
@@ -345,6 +387,7 @@ def test_the_rate_interval_is_grafanas(
         "analysis.lagTimeMaxMs=0",
         "analysis.coverageMin=1.5",
         "analysis.window=a day",
+        "analysis.summaryOf=Upper",
         "analysis.lake.sliceMinutes=0",
         "analysis.prometheusUrl=nowhere",
         "dashboards.colour=red",

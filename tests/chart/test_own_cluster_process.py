@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.chart.analysis_cases import ANALYSIS_STATUS
 from tests.chart.cases import COMPLETE
 from tests.support import strandline_objects as objects
 from tests.support.commands import CommandError
@@ -69,7 +70,9 @@ class Clusters:
         found = self.plane.get(kind, name, "-n", self.namespace)
         if kind != "lease":
             options.append("--subresource=status")
-            found["status"] = COMPLETE[found["kind"]]["status"]
+            found["status"] = dict(COMPLETE[found["kind"]]["status"])
+            # The operator's alone, as a test of its own shows.
+            found["status"].pop("analysis", None)
         try:
             if kind == "replicatedtopic":  # Brokers own a part of it alone.
                 found = {
@@ -197,3 +200,34 @@ def bind(clusters: Clusters, name: str, role: str, subject: dict[str, str]) -> N
             "subjects": [subject],
         }
     )
+
+
+def test_brokers_keep_what_the_operator_tells_of_the_analysis(clusters: Clusters) -> None:
+    plane, name = clusters.plane, clusters.name(objects.CLUSTER, "brokercluster")
+    where = ("-n", clusters.namespace, "--subresource=status")
+    told = plane.get("brokercluster", name, "-n", clusters.namespace)
+    told["status"] |= ANALYSIS_STATUS
+    plane.kubectl("replace", *where, "-f", "-", stdin=json.dumps(told))
+
+    def refusal(**changed: Any) -> str:
+        user = f"system:serviceaccount:{clusters.namespace}:{objects.CLUSTER}-broker"
+        found = plane.get("brokercluster", name, "-n", clusters.namespace)
+        found["status"] |= {"topicRevision": 7, **changed}
+        found["status"] = {key: each for key, each in found["status"].items() if each is not None}
+        try:
+            options = (*where, "--dry-run=server", f"--as={user}")
+            plane.kubectl("replace", *options, "-f", "-", stdin=json.dumps(found))
+        except CommandError as error:
+            return str(error)
+        return ""
+
+    try:
+        assert refusal() == ""
+        for changed in ({**ANALYSIS_STATUS["analysis"], "incidents": 0}, None):
+            assert REFUSAL in refusal(analysis=changed)
+            assert "may not write status.analysis" in refusal(analysis=changed)
+    finally:
+        del told["status"]["analysis"]
+        del told["metadata"]["resourceVersion"]
+        plane.kubectl("replace", *where, "-f", "-", stdin=json.dumps(told))
+    assert "may not write status.analysis" in refusal(**ANALYSIS_STATUS)

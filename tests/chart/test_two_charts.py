@@ -103,7 +103,7 @@ def test_the_operator_reaches_brokers_of_other_namespaces() -> None:
 def test_operator_and_prometheus_are_told_the_namespaces() -> None:
     for values, wanted in ((ALL, ["somewhere"]), ((*ALL, TWO), ["one", "two"])):
         items = {
-            item["metadata"]["name"]: item["data"]
+            item["metadata"]["name"]: item.get("data", {})
             for item in rendered.render(*values)
             if item["kind"] == "ConfigMap"
         }

@@ -10,6 +10,7 @@ import pytest
 from strandline.errors import ConfigError
 from strandline_cli import describe
 from strandline_cli.describe import NamespaceFound, broker_page, cluster_page, topic_page
+from tests.chart.analysis_cases import ANALYSIS_STATUS
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 MADE = "2030-01-01T09:00:00Z"
@@ -121,6 +122,14 @@ def test_a_cluster_lists_its_brokers_with_and_without_a_pod() -> None:
     assert any(line.split()[:3] == ["demo-1", "worker1", "zone-b"] for line in page)
     assert any(line.startswith("orders-1") for line in page)
     assert not any(line.startswith("orders-0") for line in page)
+    assert not any("analysis" in line for line in page)
+
+
+def test_a_cluster_tells_the_last_run_of_its_analysis() -> None:
+    found = namespace(partition(0))
+    found.objects["brokerclusters"][0]["status"] |= ANALYSIS_STATUS
+    (line,) = [each for each in cluster_page(found, "demo", NOW) if "analysis" in each]
+    assert line.startswith("  analysis   1 incident from 2026-11-25T14:00:00Z")
 
 
 def test_a_kind_that_may_not_be_read_is_a_line_of_the_page() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from strandline_cli.status import broker_table, outside_row
+from strandline_cli.status import broker_table, last_run, outside_row
 from strandline_cli.volumes import GIB, VOLUME_COLUMNS, VolumeSeen
+from tests.chart.analysis_cases import ANALYSIS_STATUS
 
 
 def test_addresses_outside_are_listed() -> None:
@@ -41,3 +42,16 @@ def test_brokers_are_shown_with_their_racks_once_one_has_one() -> None:
     columns, rows = broker_table([broker(0, rack="zone-b"), broker(1)], volumes, now)
     assert columns == ("BROKER", "RACK", *VOLUME_COLUMNS[1:])
     assert rows == [("demo-0", "zone-b", *shown), ("demo-1", "-", "not reached", "", "")]
+
+
+def test_the_last_run_of_the_analysis_is_one_line() -> None:
+    assert last_run({"metadata": {"name": "demo"}, "spec": {}}) == []
+    (line,) = last_run({"status": ANALYSIS_STATUS})
+    assert line == (
+        "1 incident from 2026-11-25T14:00:00Z to 2026-11-25T15:00:00Z, 99% of it known; "
+        "the widest: broker 1 is at the root"
+    )
+    quiet = {**ANALYSIS_STATUS["analysis"], "incidents": 0, "topIncidents": []}
+    (line,) = last_run({"status": {"analysis": quiet}})
+    assert line.startswith("0 incidents")
+    assert line.endswith("known")

@@ -18,6 +18,7 @@ MODULES = (
     "strandline/__init__.py",
     "strandline/model.py",
     "strandline/errors.py",
+    "strandline/metric.py",
     "strandline/names.py",
     "strandline/log_fields.py",
     "strandline/broker_interface.py",

@@ -11,6 +11,7 @@ import json
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.support import dashboard
 from tests.support.broker_group import FAULT_LIMIT_MS
 from tests.support.cluster import Cluster
 from tests.support.commands import REPOSITORY, CommandError, run
+from tests.support.eventually import eventually
 from tests.support.fixtures import namespace_name
 from tests.support.observed_installation import (
     ANALYSIS_NODE,
@@ -44,6 +46,9 @@ SHOWN_SECONDS = 900
 JITTER_MS = 50
 """How far the median pause between two scrapes may be from the interval."""
 
+TOLD_WITHIN_MS = 60_000
+"""Of what takes a second or two on an idle machine, after the Job has ended."""
+
 EVENTS = {"change", "leader_change"}
 """Reasons of edges at which something happened."""
 
@@ -56,6 +61,8 @@ WHEN_IT_HAPPENS = {
     names.INVARIANT_VIOLATIONS_TOTAL,
     names.KUBERNETES_CONFLICTS_TOTAL,
     names.LOG_FLUSH_SECONDS,
+    # The operator tells of a run after its Job has ended; a test of its own waits for that.
+    *(row for row in names.OPERATOR_METRICS if row.labels[:1] == ("cluster",)),
 }
 """Rows without samples before their first event, which gives them their label values."""
 
@@ -128,6 +135,28 @@ def test_prometheus_has_samples_of_every_row_that_brokers_export(observed: Obser
     declared = {row.name for row in rows}
     parts = {f"{name}{end}" for name in declared for end in ("_bucket", "_sum", "_count")}
     assert found - declared - parts == set()
+
+
+def test_the_clusters_status_and_prometheus_tell_what_the_analysis_found(
+    observed: Observed,
+) -> None:
+    def told() -> dict[str, Any]:
+        found = observed.cluster.get("brokercluster/default", "-n", observed.namespace)
+        run: dict[str, Any] = found["status"].get("analysis", {})
+        return run
+
+    run = eventually(told, TOLD_WITHIN_MS, "the status", retry_on=(CommandError,))
+    assert run["incidents"] == len(observed.tables["incidents"])
+    assert run["elections"] == len(observed.tables["elections"])
+    ended = names.ANALYSIS_RUN_TIMESTAMP_SECONDS.name
+    (sample,) = eventually(
+        lambda: query(observed.cluster, observed.namespace, f'{ended}{{cluster="default"}}'),
+        TOLD_WITHIN_MS,
+        "the metric",
+        retry_on=(CommandError,),
+    )
+    wanted = datetime.fromisoformat(run["endedAt"]).timestamp()
+    assert float(sample["value"][1]) == wanted
 
 
 def pods_scraped_each_second(observed: Observed, job: str) -> set[str]:

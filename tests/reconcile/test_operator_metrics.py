@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import urllib.request
 
 import pytest
@@ -11,9 +12,11 @@ from strandline.kube.api import RequestDone
 from strandline.names import OPERATOR_METRICS, MetricKind
 from strandline_operator.observed import ConditionSample
 from strandline_operator.operator_metrics import OperatorMetrics
+from tests.chart.analysis_cases import ANALYSIS_STATUS
 from tests.reconcile.conftest import OperatorProcess
 from tests.reconcile.test_operator_process import apply_orders, topic
 
+RUN = ANALYSIS_STATUS["analysis"]
 READY = {
     "kind": "BrokerCluster",
     "name": "default",
@@ -96,6 +99,18 @@ def test_an_operator_exports_every_row_of_its_list(operator: OperatorProcess) ->
     operator.kubectl("apply", "-f", "-", stdin=topic("wide", replicationFactor=5))
     operator.wait_for(
         "a condition", lambda: value(text(), "strandline_operator_condition", **READY) == 0
+    )
+    labels = {"strandline.dev/analysis-of": "default"}
+    told = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "a-summary", "labels": labels},
+        "data": {"summary.json": json.dumps({"version": 1, "cluster": "default", **RUN})},
+    }
+    operator.kubectl("apply", "-f", "-", stdin=json.dumps(told))
+    operator.wait_for(
+        "the analysis",
+        lambda: value(text(), "strandline_analysis_elections", cluster="default") == 3,
     )
     whole = text()
     exported = {name for name, _ in samples(whole)}

@@ -4,6 +4,7 @@
 {{- with first . }}
 {{- $prometheus := .Values.analysis.prometheusUrl | default (printf "http://%s:9090" (include "strandline.prometheus" .)) }}
 {{- $executors := gt (int .Values.analysis.executors) 0 }}
+{{- $summary := ne .Values.analysis.summaryOf "" }}
 {{- $scheduled := ne .Values.analysis.schedule "" -}}
 backoffLimit: 1
 # No data, or too little of it: another try would find the same.
@@ -17,7 +18,7 @@ template:
     labels: {{- include "strandline.analysis.pods" (list . $name) | nindent 6 }}
   spec:
     serviceAccountName: {{ $name }}
-    automountServiceAccountToken: {{ $executors }}
+    automountServiceAccountToken: {{ or $executors $summary }}
     restartPolicy: Never
     {{- with .Values.imagePullSecrets }}
     imagePullSecrets: {{- toYaml . | nindent 6 }}
@@ -70,6 +71,10 @@ template:
           {{- end }}
           - --lag-time-max-ms={{ int .Values.analysis.lagTimeMaxMs }}
           - --coverage-min={{ .Values.analysis.coverageMin }}
+          {{- if $summary }}
+          - --summary-of={{ .Values.analysis.summaryOf }}
+          - --summary-config-map={{ $name }}-summary
+          {{- end }}
           {{- if .Values.analysis.printPage }}
           - --print-page
           {{- end }}
