@@ -6,6 +6,7 @@ The complete objects in the tables of `tests/chart` have every field; a test the
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -27,12 +28,14 @@ from strandline.kube.objects import (
 from strandline.model import StoredTopic
 from strandline_operator import kinds
 from strandline_operator.actions import Action
+from strandline_operator.analysis import ANALYSIS_OF_LABEL, SUMMARY_KEY
 from strandline_operator.external import EXTERNAL_IP, nodes_asked_for
 from strandline_operator.observe import read_cluster, read_topic
 from strandline_operator.plan import plan_cluster
 from strandline_operator.plan_topics import plan_topic
 from strandline_operator.pod_settings import NodeSpread
 from strandline_operator.topic_settings import effective_config
+from tests.chart.analysis_cases import ANALYSIS_STATUS
 from tests.chart.cases import COMPLETE, NOW, leaves
 from tests.reconcile.samples import CONFIG, Manifest, World, claim, made, pod
 
@@ -49,11 +52,19 @@ def stored(kind: str, spec: Manifest | None = None, *, status: bool = False) -> 
     return {**whole, "status": complete["status"]} if status else whole
 
 
+def summary_of(cluster: str) -> Manifest:
+    """Return the ConfigMap in which the analysis tells of a cluster."""
+    told = {"version": 1, "cluster": cluster, **ANALYSIS_STATUS["analysis"]}
+    whole = made(kinds.CONFIG_MAP, "a-summary", labels={ANALYSIS_OF_LABEL: cluster})
+    return {**whole, "data": {SUMMARY_KEY: json.dumps(told)}}
+
+
 def of_cluster(cluster: Manifest) -> list[Action]:
     """Return what a cluster makes the operator do, also once its first objects are there."""
     brokers, claims = stored("Broker", status=True), claim(0, of=kinds.name_of(cluster))
     there = {**pod("demo-0", node="n"), "metadata": {**pod("demo-0")["metadata"], "labels": LABELS}}
-    world, actions = World(cluster, brokers, claims, there), list[Action]()
+    summary = summary_of(kinds.name_of(cluster))
+    world, actions = World(cluster, brokers, claims, there, summary), list[Action]()
     for _ in range(2):
         found = world.cache.cluster(kinds.name_of(cluster))
         assert found is not None
