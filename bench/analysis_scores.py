@@ -72,6 +72,8 @@ def scorers(interval_ms: int) -> dict[str, Scorer]:
     }
 
 
+UNBRIDGED: Final = frozenset({"ur_episodes", "umi_episodes", "at_min_isr"})
+"""Tables that take episodes close together for one, which the truth does not."""
 SCORED: Final = (*scorers(1), ROOT_CAUSES)
 """The tables of which histories know the truth, and the incidents."""
 
@@ -92,7 +94,7 @@ def score(*, seed: int, minutes: int, interval_ms: int, chosen: Sequence[str]) -
         folder = Path(made)
         write_history(plan, folder / "history", interval_ms=interval_ms)
         tell("the history")
-        spark = local_session(cores=CORES, folder=folder / "spark", range_ms=plan.length_ms)
+        spark = local_session(cores=CORES, folder=folder / "spark")
         tell("Spark's session")
         try:
             given = folder / "history"
@@ -139,7 +141,8 @@ def scored(
         metrics = [metric.name for metric in analysis.metrics]
         samples = read_lake(spark, lake, metrics=metrics, **ranged)
         lag = {"lag_time_max_ms": plan.lag_time_max_ms} if analysis.of_lag_time else {}
-        frame = analysis.make(samples, interval_ms=interval_ms, **ranged, **lag)
+        exact = {"merge_gap_ms": 0} if name in UNBRIDGED else {}
+        frame = analysis.make(samples, interval_ms=interval_ms, **ranged, **lag, **exact)
         rows = frame.toArrow().to_pylist()
         truth = "faults" if name == ROOT_CAUSES else name
         path = folder / "truth" / plan.cluster / f"{truth}.parquet"

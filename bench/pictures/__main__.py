@@ -39,8 +39,7 @@ def _rows() -> str:
 
     with tempfile.TemporaryDirectory(prefix="strandline-pictures-") as made:
         folder = Path(made)
-        length_ms = example.PLAN.length_ms
-        spark = local_session(cores=2, folder=folder / "spark", range_ms=length_ms)
+        spark = local_session(cores=2, folder=folder / "spark")
         try:
             for name, value in PLANS_OF_FEW.items():
                 spark.conf.set(name, value)
