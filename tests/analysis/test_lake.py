@@ -170,14 +170,16 @@ def test_blocks_that_cannot_be_read_are_told_in_a_session_too(
     from strandline_analysis.outcome import UNREADABLE
     from strandline_analysis.task import Task
 
-    source = spark.read.format("prometheus").options(metrics="up", blocks=str(blocks))
+    def load(**options: Any) -> Any:
+        given = {"metrics": "up", "blocks": str(blocks), "start_ms": START_MS, "end_ms": END_MS}
+        return spark.read.format("prometheus").options(**{**given, **options}).load()
+
     with pytest.raises(Exception, match=f"{blocks} holds nothing of .*; its blocks hold 2026"):
-        source.options(start_ms=START_MS - 1000, end_ms=START_MS).load().collect()
+        load(start_ms=START_MS - 1000, end_ms=START_MS).collect()
     with pytest.raises(Exception, match="option url is 'http://p'; it accepts nothing beside"):
-        source.options(url="http://p", start_ms=START_MS, end_ms=END_MS).load().collect()
+        load(url="http://p").collect()
     # A time at which there is no sample is no reason to refuse a query of the whole range.
-    whole = source.options(start_ms=START_MS, end_ms=END_MS).load()
-    assert whole.where(f"first_ms >= {END_MS}").collect() == []
+    assert load().where(f"first_ms >= {END_MS}").collect() == []
 
     copy = tmp_path / "blocks"
     shutil.copytree(blocks, copy)
