@@ -20,6 +20,7 @@ from tests.analysis.reference.holding import (
 from tests.analysis.reference.leader_states import broker_of
 
 MINUTE_MS = 60_000
+STALL_MS = 10_000
 LEO, HW = "strandline_partition_log_end_offset", "strandline_partition_high_watermark"
 
 
