@@ -71,7 +71,8 @@ WITH waiting AS (
         FROM leader_scrape WINDOW p AS (PARTITION BY topic, partition ORDER BY ts))
     WHERE leo > hw
 ), numbered AS (
-    SELECT *, count_if(NOT goes_on) OVER (PARTITION BY topic, partition ORDER BY ts) AS number
+    SELECT *, goes_on AND leo > last_leo AS grows,
+        count_if(NOT goes_on) OVER (PARTITION BY topic, partition ORDER BY ts) AS number
     FROM (SELECT *, near_ms IS NOT NULL AND last_leo > last_hw AND last_hw = hw AS goes_on
         FROM waiting)
 ), stall AS (
@@ -80,14 +81,14 @@ WITH waiting AS (
         coalesce(arg_min_null(ts - near_ms, ts), interval_ms()) AS start_err_ms,
         arg_min(leo, ts) AS leo_start, arg_max(leo, ts) AS leo_end, arg_max(pod, ts) AS pod,
         arg_max(isr_size, ts) AS isr_size, bool_or(isr_size < min_isr) AS too_few,
-        count(DISTINCT epoch) AS leaders
+        count(DISTINCT epoch) AS leaders, bool_or(grows) AS grown
     FROM numbered GROUP BY topic, partition, hw, number
 ), judged AS (
     SELECT *, coalesce((SELECT list(replica) FROM follower
         WHERE follower.topic = stall.topic AND follower.partition = stall.partition
             AND follower.ts = seen_ms AND follower.pod = stall.pod
             AND member > 0 AND known = stall.hw), []) AS slow
-    FROM stall WHERE leo_end > leo_start AND seen_ms - start_ms >= stall_ms()
+    FROM stall WHERE grown AND seen_ms - start_ms >= stall_ms()
 )
 SELECT topic, partition, start_ms, end_ms, start_err_ms, end_ms - seen_ms AS end_err_ms,
     seen_ms - start_ms AS duration_low_ms, end_ms - start_ms + start_err_ms AS duration_high_ms,

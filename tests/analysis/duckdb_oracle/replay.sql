@@ -25,21 +25,23 @@ FROM (SELECT unnest([1, 2, 5, 10, 15, 20, 30, 45, 60]) * 1000 AS setting_ms
     UNION ALL SELECT lag_time_max_ms())
 WHERE setting_ms > gap_ms() OR setting_ms = lag_time_max_ms();
 
--- Who surely left, and who may have: the leader looks twice in the time of the setting.
+-- Who surely left, and who may have: the leader looks twice in the time of the setting. Acks=all
+-- stops when enough are out, by each of the settings that the topic had.
 CREATE VIEW outside AS
 WITH replayed AS (
-    SELECT *, greatest(max(replicas) OVER p - max(min_isr) OVER p + 1, 1) AS enough
+    SELECT *, max(replicas) OVER p - min(min_isr) OVER p + 1 AS most,
+        min(replicas) OVER p - max(min_isr) OVER p + 1 AS least
     FROM absence CROSS JOIN setting
     WHERE until_ms - begin_ms > (SELECT min(setting_ms) FROM setting)
     WINDOW p AS (PARTITION BY topic, partition)
 )
 SELECT *, 'low' AS bound, greatest(begin_ms + late_ms, start_ms()) AS out_ms, seen_ms AS in_ms,
-    begin_ms + setting_ms >= start_ms() AS within,
+    greatest(most, 1) AS enough, begin_ms + setting_ms >= start_ms() AS within,
     seen_ms - begin_ms > late_ms AS leaves
 FROM replayed
 UNION ALL
 SELECT *, 'high', greatest(begin_ms + setting_ms, start_ms()), until_ms,
-    begin_ms + late_ms >= start_ms(), until_ms - begin_ms > setting_ms
+    greatest(least, 1), begin_ms + late_ms >= start_ms(), until_ms - begin_ms > setting_ms
 FROM replayed;
 
 CREATE VIEW lagtime_whatif AS
