@@ -1,32 +1,90 @@
-"""Compares a table that Spark made of drawn histories with that of plain Python."""
+"""Compares the tables that Spark makes of drawn histories with those of both oracles."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache, cached_property
 from typing import Any
 
 import pytest
 
+from strandline_analysis import catalogue
 from strandline_analysis.catalogue import Table
-from tests.analysis.generated import START_MS, History, drawn, frame, together
+from tests.analysis.duckdb_oracle import Oracle
+from tests.analysis.generated import (
+    START_MS,
+    History,
+    drawn,
+    frame,
+    shifted,
+    together,
+)
 from tests.analysis.reference.holding import Range
 from tests.analysis.timeline import INTERVAL_MS
 
 Row = dict[str, Any]
 LENGTH_MS = 60_000
-HISTORIES = 80
+HISTORIES = 40
 """Drawn histories in one Spark run: a run costs seconds, however many there are."""
+BUSY = 4.0
+"""So many times as much happens in them as in others: rows cost time, and events find faults."""
 FLOAT_DIGITS = 6
+DAY_MS = 86_400_000
+
+
+class Given:
+    """Drawn histories, each of one partition, around a midnight; what is made of them is kept."""
+
+    def __init__(self, seeds: Iterable[int], *, length: int, busy: float) -> None:
+        begin_ms = (START_MS // DAY_MS + 1) * DAY_MS - length // 2
+        self.of = Range(start_ms=begin_ms, end_ms=begin_ms + length, interval_ms=INTERVAL_MS)
+        self.histories = [
+            shifted(drawn(seed, length=length, busy=busy), begin_ms - START_MS) for seed in seeds
+        ]
+        self.frames: dict[tuple[Any, ...], Any] = {}
+
+    @cached_property
+    def oracle(self) -> Oracle:
+        return Oracle(self.histories, self.of)
+
+    def rows(self, reference: Callable[..., Iterable[Row]], **settings: Any) -> list[Row]:
+        """Return the rows that a reference tells of each history."""
+        return [row for each in self.histories for row in reference(each, self.of, **settings)]
+
+    def made(self, spark: Any, name: str, **settings: Any) -> list[Row]:
+        """Return the rows that Spark makes of what the table needs, in order."""
+        from strandline_analysis.tables import ANALYSES
+
+        analysis = ANALYSES[name]
+        gap_ms = 0 if analysis.plain else self.of.gap_ms
+        ranged = {"start_ms": self.of.start_ms, "end_ms": self.of.end_ms}
+        metrics = frozenset(metric.name for metric in analysis.metrics)
+        key = (gap_ms, metrics)
+        if key not in self.frames:
+            whole = together(self.histories).items()
+            needed = {labels: of for labels, of in whole if dict(labels)["__name__"] in metrics}
+            self.frames = {key: frame(spark, needed, gap_ms=gap_ms, **ranged)}
+        found = analysis.make(self.frames[key], interval_ms=INTERVAL_MS, **ranged, **settings)
+        return rows_of(found, catalogue.TABLES[name])
+
+    def spark_table(self, spark: Any, name: str, rows: list[Row]) -> Any:
+        """Return rows of a table as the frame that tables made of it take."""
+        from strandline_analysis.schema import struct
+
+        return spark.createDataFrame(rows, struct(catalogue.TABLES[name]))
+
+
+@cache
+def given_of(
+    seed: int, *, histories: int = HISTORIES, length: int = LENGTH_MS, busy: float = BUSY
+) -> Given:
+    """Return drawn histories, as many as one Spark run takes."""
+    return Given(range(seed, seed + histories), length=length, busy=busy)
 
 
 def over(length: int = LENGTH_MS) -> Range:
     """Return the range of a history of this length."""
     return Range(start_ms=START_MS, end_ms=START_MS + length, interval_ms=INTERVAL_MS)
-
-
-def histories(seed: int, *, length: int = LENGTH_MS, busy: float = 1.0) -> list[History]:
-    """Return as many histories as one Spark run takes."""
-    return [drawn(seed + each, length=length, busy=busy) for each in range(HISTORIES)]
 
 
 def made(
@@ -39,11 +97,15 @@ def made(
     gap_ms: float = 2.5 * INTERVAL_MS,
 ) -> list[Row]:
     """Return the rows that an analysis makes of histories, in order."""
-    from strandline_analysis.schema import struct
-
     ranged = {"start_ms": of.start_ms, "end_ms": of.end_ms}
     samples = frame(spark, together(given), gap_ms=gap_ms, **ranged)
-    found = analysis(samples, interval_ms=of.interval_ms, **ranged)
+    return rows_of(analysis(samples, interval_ms=of.interval_ms, **ranged), table)
+
+
+def rows_of(found: Any, table: Table) -> list[Row]:
+    """Return the rows of a table that Spark made, in order."""
+    from strandline_analysis.schema import struct
+
     shape = struct(table)
     assert [(f.name, f.dataType) for f in found.schema] == [(f.name, f.dataType) for f in shape]
     return in_order(found.toArrow().to_pylist())

@@ -59,6 +59,7 @@ class DrawnCluster:
         self.leader = 0
         self.epoch = 1
         self.busy = busy
+        self.tells_bytes = seed % 10 > 0
         first = self.replicas[0]
         first.leads, first.since_ms, first.changed_ms = True, START_MS - 60_000, START_MS - 60_000
 
@@ -142,6 +143,11 @@ class DrawnCluster:
         yield row(names.PARTITION_IS_LEADER, replica.leads, **of)
         yield row(names.PARTITION_LOG_END_OFFSET, replica.end, **of)
         yield row(names.PARTITION_HIGH_WATERMARK, replica.high, **of)
+        if self.tells_bytes:
+            begin = replica.end // 20 * 10
+            size = (replica.end - begin) * (60 + broker) + replica.end % 3
+            yield row(names.PARTITION_LOG_START_OFFSET, begin, **of)
+            yield row(names.PARTITION_LOG_SIZE_BYTES, size, **of)
         if not replica.leads:
             return
         yield row(names.PRODUCED_RECORDS_TOTAL, counted["records"], **of_topic)

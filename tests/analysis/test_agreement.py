@@ -1,6 +1,6 @@
 """Every table that Spark makes equals a plain Python reference, over drawn histories.
 
-Those that windows of SQL can tell also equal the same SQL on DuckDB.
+It also equals the same definition as SQL on DuckDB.
 """
 
 from __future__ import annotations
@@ -13,10 +13,19 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from strandline_analysis import catalogue
-from tests.analysis import duckdb_oracle
-from tests.analysis.agreement import LENGTH_MS, assert_same, histories, made, over
-from tests.analysis.generated import drawn, shifted
+from tests.analysis.agreement import (
+    LENGTH_MS,
+    Given,
+    Row,
+    assert_same,
+    given_of,
+    made,
+    over,
+)
+from tests.analysis.drawn_controllers import drawn_controllers
+from tests.analysis.duckdb_oracle import Oracle
 from tests.analysis.reference import churn as churn_reference
+from tests.analysis.reference import controllers as controllers_reference
 from tests.analysis.reference import coverage as coverage_reference
 from tests.analysis.reference import elections as elections_reference
 from tests.analysis.reference import incidents as incidents_reference
@@ -27,7 +36,6 @@ from tests.analysis.reference import slo as slo_reference
 from tests.analysis.reference import throughput as throughput_reference
 from tests.analysis.reference import watermarks as watermarks_reference
 from tests.analysis.reference import whatif as whatif_reference
-from tests.analysis.reference.holding import Range
 
 pytestmark = pytest.mark.processes
 
@@ -43,6 +51,8 @@ drawn_once = settings(
 seeds = st.integers(0, 1_000_000)
 LAG_MS = 3_000
 """A setting that is in none of the lists."""
+CONTROLLERS_MS = 1_200_000
+"""So long that a hundred controllers follow each other."""
 
 
 @pytest.fixture(autouse=True)
@@ -50,194 +60,161 @@ def small(planned_small: None) -> None:
     """Plan every query for few rows."""
 
 
+@pytest.fixture(scope="module")
+def empty(packages: str) -> Oracle:
+    """Return the oracle of no samples."""
+    return Oracle([], over())
+
+
+def agreed(
+    spark: Any,
+    drawn: Given,
+    name: str,
+    reference: Any,
+    *,
+    without: frozenset[str] = frozenset(),
+    **asked: Any,
+) -> list[Row]:
+    """Assert that Spark, the reference and DuckDB make the same table, and return its rows."""
+    found = drawn.made(spark, name, **asked)
+    assert found
+    assert_same(found, drawn.rows(reference, **asked), without=without)
+    assert_same(found, drawn.oracle.table(name, **asked), without=without)
+    return found
+
+
+@pytest.mark.parametrize("name", catalogue.TABLES)
+def test_the_second_oracle_has_every_table(empty: Oracle, name: str) -> None:
+    of_samples = {"sample_count"} if name == "isr_intervals" else set()
+    assert set(empty.columns(name)) == set(catalogue.TABLES[name].names) - of_samples
+
+
 @drawn_once
 @given(seed=seeds)
 def test_isr_intervals(spark: Any, seed: int) -> None:
-    from strandline_analysis.tables.isr_intervals import isr_intervals
-
-    given_ = histories(seed)
-    found = made(spark, isr_intervals, catalogue.ISR_INTERVALS, given_, of=over())
-    expected = [row for each in given_ for row in isr_reference.isr_intervals(each, over())]
-    assert_same(found, expected, without={"sample_count"})
-    oracle = duckdb_oracle.table_of("isr_intervals", given_, over())
-    assert_same(found, oracle, without={"sample_count"})
+    about = frozenset({"sample_count"})
+    agreed(spark, given_of(seed), "isr_intervals", isr_reference.isr_intervals, without=about)
 
 
 @drawn_once
 @given(seed=seeds)
 def test_coverage_and_restarts(spark: Any, seed: int) -> None:
-    from strandline_analysis.tables.coverage import coverage, restarts
-
-    given_ = histories(seed)
-    found = made(spark, coverage, catalogue.COVERAGE, given_, of=over())
-    expected = [row for each in given_ for row in coverage_reference.coverage(each, over())]
-    assert_same(found, expected)
-    assert_same(found, duckdb_oracle.table_of("coverage", given_, over()))
-    found = made(spark, restarts, catalogue.RESTARTS, given_, of=over())
-    expected = [row for each in given_ for row in coverage_reference.restarts(each, over())]
-    assert_same(found, expected)
-    assert_same(found, duckdb_oracle.table_of("restarts", given_, over()))
+    agreed(spark, given_of(seed), "coverage", coverage_reference.coverage)
+    agreed(spark, given_of(seed), "restarts", coverage_reference.restarts)
 
 
 @drawn_once
 @given(seed=seeds)
 def test_isr_size_intervals(spark: Any, seed: int) -> None:
-    from strandline_analysis.tables.isr_sizes import isr_size_intervals
-
-    given_ = histories(seed)
-    found = made(spark, isr_size_intervals, catalogue.ISR_SIZE_INTERVALS, given_, of=over())
-    expected = [row for each in given_ for row in sizes_reference.isr_size_intervals(each, over())]
-    assert_same(found, expected)
-    assert_same(found, duckdb_oracle.table_of("isr_size_intervals", given_, over()))
+    agreed(spark, given_of(seed), "isr_size_intervals", sizes_reference.isr_size_intervals)
 
 
 @drawn_once
 @given(seed=seeds)
 def test_episodes(spark: Any, seed: int) -> None:
-    from strandline_analysis.tables import isr_sizes
-
-    given_ = histories(seed)
     for name, merge_gap_ms in (("ur_episodes", 3000), ("umi_episodes", 0), ("at_min_isr", 3000)):
-        analysis = partial(getattr(isr_sizes, name), merge_gap_ms=merge_gap_ms)
-        found = made(spark, analysis, catalogue.TABLES[name], given_, of=over())
-        expected = [
-            row
-            for each in given_
-            for row in sizes_reference.episodes(each, over(), table=name, merge_gap_ms=merge_gap_ms)
-        ]
-        assert_same(found, expected)
-        oracle = duckdb_oracle.table_of(name, given_, over(), merge_gap_ms=merge_gap_ms)
-        assert_same(found, oracle)
+        reference = partial(sizes_reference.episodes, table=name)
+        agreed(spark, given_of(seed), name, reference, merge_gap_ms=merge_gap_ms)
 
 
 @drawn_once
 @given(seed=seeds)
 def test_elections_and_zombie_leaders(spark: Any, seed: int) -> None:
-    from strandline_analysis.tables.elections import elections, zombie_leaders
-
-    given_ = histories(seed)
-    found = made(spark, elections, catalogue.ELECTIONS, given_, of=over())
-    expected = [row for each in given_ for row in elections_reference.elections(each, over())]
-    assert_same(found, expected)
-    assert_same(found, duckdb_oracle.table_of("elections", given_, over()))
-    found = made(spark, zombie_leaders, catalogue.ZOMBIE_LEADERS, given_, of=over())
-    expected = [row for each in given_ for row in elections_reference.zombie_leaders(each, over())]
-    assert_same(found, expected)
+    drawn = given_of(seed)
+    elections = agreed(spark, drawn, "elections", elections_reference.elections)
+    agreed(spark, drawn, "zombie_leaders", elections_reference.zombie_leaders)
+    of_table = drawn.spark_table(spark, "elections", elections)
+    found = drawn.made(spark, "failover_quantiles", elections=of_table)
+    assert len(found) > 1
+    assert_same(found, elections_reference.failover_quantiles(drawn.histories, drawn.of))
+    assert_same(found, drawn.oracle.table("failover_quantiles"))
 
 
 @drawn_once
 @given(seed=seeds)
-def test_failover_quantiles(spark: Any, seed: int) -> None:
-    from strandline_analysis.tables.elections import failover_quantiles
+def test_controller_elections(spark: Any, seed: int) -> None:
+    from strandline_analysis.tables.elections import controller_elections
 
-    given_ = histories(seed)
-    found = made(spark, failover_quantiles, catalogue.FAILOVER_QUANTILES, given_, of=over())
-    assert_same(found, elections_reference.failover_quantiles(given_, over()))
+    history, of = drawn_controllers(seed, length=CONTROLLERS_MS), over(CONTROLLERS_MS)
+    table = catalogue.CONTROLLER_ELECTIONS
+    found = made(spark, controller_elections, table, [history], of=of)
+    assert {row["new_controller"] for row in found} >= {None, 0, 1, 2, 3}
+    assert_same(found, controllers_reference.controller_elections(history, of))
+    assert_same(found, Oracle([history], of).table("controller_elections"))
 
 
 @drawn_once
 @given(seed=seeds)
 def test_throughput_and_truncations(spark: Any, seed: int) -> None:
-    from strandline_analysis.tables.throughput import replication_throughput, truncations
-
-    given_ = histories(seed)
-    found = made(spark, truncations, catalogue.TRUNCATIONS, given_, of=over())
-    expected = [row for each in given_ for row in throughput_reference.truncations(each, over())]
-    assert_same(found, expected)
+    agreed(spark, given_of(seed), "truncations", throughput_reference.truncations)
     # Replication is counted by broker alone, so that clusters would be added up.
-    given_ = [drawn(seed, length=3 * LENGTH_MS)]
-    of = over(3 * LENGTH_MS)
-    found = made(spark, replication_throughput, catalogue.REPLICATION_THROUGHPUT, given_, of=of)
-    assert_same(found, throughput_reference.replication_throughput(given_[0], of))
-    assert_same(found, duckdb_oracle.table_of("replication_throughput", given_, of))
+    one = given_of(seed, histories=1, length=3 * LENGTH_MS, busy=1.0)
+    throughput = throughput_reference.replication_throughput
+    agreed(spark, one, "replication_throughput", throughput)
 
 
 @drawn_once
 @given(seed=seeds)
 def test_churn_and_flapping(spark: Any, seed: int) -> None:
-    from strandline_analysis.tables import churn
-
-    given_ = histories(seed)
-    found = made(spark, churn.isr_churn, catalogue.ISR_CHURN, given_, of=over())
-    assert_same(found, churn_reference.isr_churn(given_, over()))
-    assert_same(found, duckdb_oracle.table_of("isr_churn", given_, over()))
-    found = made(spark, churn.flapping, catalogue.FLAPPING, given_, of=over())
-    expected = [row for each in given_ for row in churn_reference.flapping(each, over())]
-    assert_same(found, expected)
-    found = made(spark, churn.missed_edges, catalogue.MISSED_EDGES, given_, of=over())
-    expected = [row for each in given_ for row in churn_reference.missed_edges(each, over())]
-    assert_same(found, expected)
+    drawn = given_of(seed)
+    found = drawn.made(spark, "isr_churn")
+    assert_same(found, churn_reference.isr_churn(drawn.histories, drawn.of))
+    assert_same(found, drawn.oracle.table("isr_churn"))
+    agreed(spark, drawn, "flapping", churn_reference.flapping)
+    agreed(spark, drawn, "missed_edges", churn_reference.missed_edges)
 
 
 @drawn_once
 @given(seed=seeds)
 def test_lags_stalls_and_regressions(spark: Any, seed: int) -> None:
-    from strandline_analysis.tables import watermarks
-
-    given_ = histories(seed)
-    for name in ("hw_lag", "follower_lag", "hw_regressions"):
-        analysis = getattr(watermarks, name)
-        found = made(spark, analysis, catalogue.TABLES[name], given_, of=over(), gap_ms=0)
-        function = getattr(watermarks_reference, name)
-        assert_same(found, [row for each in given_ for row in function(each, over())])
-    analysis = partial(watermarks.hw_stalls, stall_ms=2000)
-    found = made(spark, analysis, catalogue.HW_STALLS, given_, of=over(), gap_ms=0)
-    expected = [
-        row
-        for each in given_
-        for row in watermarks_reference.hw_stalls(each, over(), stall_ms=2000)
-    ]
-    assert_same(found, expected)
+    drawn = given_of(seed)
+    agreed(spark, drawn, "hw_lag", watermarks_reference.hw_lag)
+    agreed(spark, drawn, "follower_lag", watermarks_reference.follower_lag)
+    agreed(spark, drawn, "hw_regressions", watermarks_reference.hw_regressions)
+    agreed(spark, drawn, "hw_stalls", watermarks_reference.hw_stalls, stall_ms=2000)
 
 
 @drawn_once
 @given(seed=seeds)
 def test_data_at_risk(spark: Any, seed: int) -> None:
-    from strandline_analysis.tables.risk import data_at_risk
-
-    given_ = histories(seed, busy=2.0)
-    found = made(spark, data_at_risk, catalogue.DATA_AT_RISK, given_, of=over(), gap_ms=0)
-    expected = [row for each in given_ for row in risk_reference.data_at_risk(each, over())]
-    assert_same(found, expected)
+    found = agreed(spark, given_of(seed), "data_at_risk", risk_reference.data_at_risk)
+    assert {row["bytes"] is None for row in found} == {True, False}
+    assert max(row["lost"] for row in found) > 0
 
 
 @drawn_once
 @given(seed=seeds)
 def test_incidents(spark: Any, seed: int) -> None:
-    from strandline_analysis.tables.incidents import incidents
-
-    # Few partitions for each row, so that not all is one incident.
-    given_ = histories(seed, busy=0.3)[:12]
-    found = made(spark, incidents, catalogue.INCIDENTS, given_, of=over(), gap_ms=0)
-    assert found
-    expected = incidents_reference.incidents(given_, over())
+    # Few partitions, for a long time, so that not all is one incident.
+    drawn = given_of(seed, histories=2, length=5 * LENGTH_MS, busy=0.1)
+    found = drawn.made(spark, "incidents")
+    assert len(found) > 1
+    expected = list(incidents_reference.incidents(drawn.histories, drawn.of))
     assert_same(found, expected)
+    asked = {"merge_gap_ms": incidents_reference.NEAR_MS, "stall_ms": watermarks_reference.STALL_MS}
+    assert_same(found, drawn.oracle.table("incidents", **asked))
+    of_table = drawn.spark_table(spark, "incidents", found)
+    curves = drawn.made(spark, "incident_curves", incidents=of_table)
+    assert curves
+    whole = incidents_reference.incident_curves(drawn.histories, drawn.of, expected)
+    assert_same(curves, whole)
+    assert_same(curves, drawn.oracle.table("incident_curves", **asked))
 
 
 @drawn_once
 @given(seed=seeds)
 def test_lagtime_whatif(spark: Any, seed: int) -> None:
-    from strandline_analysis.tables.whatif import lagtime_whatif
-
-    given_ = histories(seed)
-    analysis = partial(lagtime_whatif, lag_time_max_ms=LAG_MS)
-    found = made(spark, analysis, catalogue.LAGTIME_WHATIF, given_, of=over(), gap_ms=0)
+    drawn = given_of(seed)
+    found = drawn.made(spark, "lagtime_whatif", lag_time_max_ms=LAG_MS)
     assert max(row["shrinks_high"] for row in found) > 0
-    assert_same(found, whatif_reference.lagtime_whatif(given_, over(), lag_time_max_ms=LAG_MS))
+    whatif = partial(whatif_reference.lagtime_whatif, lag_time_max_ms=LAG_MS)
+    assert_same(found, whatif(drawn.histories, drawn.of))
+    assert_same(found, drawn.oracle.table("lagtime_whatif", lag_time_max_ms=LAG_MS))
 
 
 @drawn_once
 @given(seed=seeds, target=st.sampled_from([0.9, 0.999]))
 def test_slo(spark: Any, seed: int, target: float) -> None:
-    from strandline_analysis.tables.slo import DAY_MS, slo
-
     # Midnight lies within the range.
-    of = over()
-    by = DAY_MS - of.start_ms % DAY_MS - LENGTH_MS // 2
-    of = Range(start_ms=of.start_ms + by, end_ms=of.end_ms + by, interval_ms=of.interval_ms)
-    given_ = [shifted(each, by) for each in histories(seed)]
-    found = made(spark, partial(slo, target=target), catalogue.SLO, given_, of=of, gap_ms=0)
-    expected = [row for each in given_ for row in slo_reference.slo(each, of, target=target)]
-    assert_same(found, expected)
-    oracle = duckdb_oracle.table_of("slo", given_, of, target=target)
-    assert_same(found, oracle, without={"durability_risk"})
+    found = agreed(spark, given_of(seed), "slo", slo_reference.slo, target=target)
+    assert len({row["day_ms"] for row in found}) == 2

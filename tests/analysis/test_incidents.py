@@ -1,4 +1,4 @@
-"""Incidents: those of drawn episodes equal plain Python's; by hand, what each kind is."""
+"""Incidents: those of drawn episodes equal both oracles'; by hand, what each kind is."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from strandline_analysis import catalogue
+from tests.analysis import duckdb_oracle
 from tests.analysis.agreement import Row, assert_same, in_order
 from tests.analysis.generated import START_MS
 from tests.analysis.reference.incidents import Episode, incidents_of
@@ -69,6 +70,7 @@ def test_incidents_of_drawn_episodes_equal_their_reference(spark: Any, seed: int
     found = drawn(seed)
     rows = expected(found)
     assert {row["kind"] for row in rows} == {"broker", "controller", "network", "scrape", "unknown"}
+    assert_same(rows, duckdb_oracle.incidents_of(found, REPLICAS))
     # The order of the episodes, and whether one comes twice, changes nothing.
     assert_same(made(spark, [*reversed(found), *found[::3]]), rows)
 

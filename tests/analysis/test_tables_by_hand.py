@@ -12,7 +12,7 @@ from strandline import names
 from strandline.names import Metric
 from strandline_analysis import catalogue
 from tests.analysis.agreement import Row, in_order, made, over
-from tests.analysis.generated import START_MS, UP, History, frame
+from tests.analysis.generated import START_MS, UP, History, frame, shifted
 from tests.analysis.timeline import INTERVAL_MS
 
 pytestmark = pytest.mark.processes
@@ -285,6 +285,43 @@ def test_other_lag_times_replay_an_absence_in_bounds(spark: Any) -> None:
     assert bounds(15_000, "shrinks") == bounds(60_000, "shrinks") == (0, 0)
     # The last scrape of the absence still showed it in the ISR.
     assert [told[each]["extra_hw_stall_ms"] for each in (5_000, 15_000)] == [0, 600]
+
+
+def test_bounds_hold_for_each_min_isr_that_a_topic_had(packages: str) -> None:
+    from strandline_analysis.tables.whatif import replayed
+
+    def absence(begin_s: int, min_isr: int) -> Row:
+        begin = START_MS + begin_s * 1000
+        times = {"begin_ms": begin, "seen_ms": begin + 20_000, "until_ms": begin + 20_500}
+        told = {"inside_ms": begin, "returned": True, "replicas": 3, "min_isr": min_isr}
+        return {"topic": "orders", "partition": 0} | times | told
+
+    # One of three is missing, twice: that stops acks=all the second time alone.
+    (row,) = replayed([absence(10, 2), absence(100, 3)], [5_000], start_ms=START_MS)
+    (second,) = replayed([absence(100, 3)], [5_000], start_ms=START_MS)
+    assert second["umi_low_ms"] == 12_500
+    assert row["umi_low_ms"] <= second["umi_low_ms"] < second["umi_high_ms"] <= row["umi_high_ms"]
+
+
+def test_a_stall_counts_what_was_written_before_its_leader_changed(spark: Any) -> None:
+    # Leader 0 writes ten records that it never commits, and dies; leader 1 has only the first.
+    of = {"topic": "orders", "partition": "0"}
+    since = names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS
+    second = shifted(leader(10, changed={}, epoch=2, broker=1), 10 * INTERVAL_MS)
+    (stall,) = table_of(
+        spark,
+        "hw_stalls",
+        leader(10, changed={}),
+        line(names.PARTITION_LOG_END_OFFSET, [20.0 + n for n in range(10)], of=of),
+        line(names.PARTITION_HIGH_WATERMARK, [19.0] * 10, of=of),
+        second,
+        line(since, [START_MS / 1000 + 9.5] * 10, broker=1, first=10, of=of),
+        line(names.PARTITION_LOG_END_OFFSET, [20.0] * 10, broker=1, first=10, of=of),
+        line(names.PARTITION_HIGH_WATERMARK, [19.0] * 10, broker=1, first=10, of=of),
+        length=20_000,
+    )
+    assert (stall["leo_start"], stall["leo_end"], stall["backlog"]) == (20, 20, 1)
+    assert (stall["duration_low_ms"], stall["cause"]) == (19_000, "leaderless")
 
 
 def test_a_follower_that_lacks_nothing_leaves_under_no_setting(spark: Any) -> None:

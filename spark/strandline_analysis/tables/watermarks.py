@@ -93,9 +93,10 @@ def hw_stalls(
     """Return the times in which records were written and none committed.
 
     A stall is a run of scrapes without a gap with the same high watermark, all below the log's
-    end, in which the log grew. Its cause is below_min_isr if the ISR was too small at one of
-    them; else isr_slow_follower if in the last one the high watermark stood where a follower in
-    the ISR did, the culprit if it was the only one; else leaderless if the leader changed.
+    end, in which the log grew, whatever a later leader then lacked. Its cause is below_min_isr if
+    the ISR was too small at one of them; else isr_slow_follower if in the last one the high
+    watermark stood where a follower in the ISR did, the culprit if it was the only one; else
+    leaderless if the leader changed.
 
     Shape:   samples as schema.SAMPLES, of METRICS and plain; the result as catalogue.HW_STALLS
     Units:   ms, offsets
@@ -103,12 +104,12 @@ def hw_stalls(
     ranged = {"interval_ms": interval_ms, "start_ms": start_ms, "end_ms": end_ms}
     scrapes = _with_isr(leader_scrapes(samples, **ranged), samples)
     stalls = _stalls(_waiting(scrapes, interval_ms=interval_ms, end_ms=end_ms))
-    grown = (F.col("leo_end") > F.col("leo_start")) & (
-        F.col("last_ms") - F.col("start_ms") >= stall_ms
-    )
+    long_enough = F.col("last_ms") - F.col("start_ms") >= stall_ms
     slow = (F.col("isr_size") > 1) & (F.size("slow") > 0)
     found = with_bounds(
-        stalls.where(grown).withColumn("end_err_ms", F.col("end_ms") - F.col("last_ms"))
+        stalls.where(F.col("grown") & long_enough).withColumn(
+            "end_err_ms", F.col("end_ms") - F.col("last_ms")
+        )
     ).withColumns(
         {
             "backlog": F.col("leo_end") - F.col("hw"),
@@ -205,6 +206,7 @@ def _waiting(scrapes: DataFrame, *, interval_ms: int, end_ms: int) -> DataFrame:
             {
                 "waits": waits,
                 "begins": F.when(waits & goes_on, 0).otherwise(1),
+                "grows": goes_on & (F.col("leo") > F.lag("leo").over(in_order)),
                 "start_err_ms": F.when(at - before <= gap_ms, at - before).otherwise(interval_ms),
                 "until_ms": F.when(after - at <= gap_ms, after).otherwise(
                     F.least(at + interval_ms, F.lit(end_ms))
@@ -235,6 +237,7 @@ def _stalls(waiting: DataFrame) -> DataFrame:
         F.max_by(broker_id("pod"), "first_ms").alias("leader"),
         F.max(F.col("isr_size") < F.col("min_isr")).alias("too_few"),
         F.count_distinct("epoch").alias("leaders"),
+        F.max("grows").alias("grown"),
     )
 
 

@@ -156,14 +156,17 @@ def _of_partition(
 ) -> Iterator[dict[str, int]]:
     """Yield what each setting would have done with the absences of one partition.
 
-    A follower that would have left before start_ms is out from there on, and leaves no more.
+    A follower that would have left before start_ms is out from there on, and leaves no more. Where
+    a topic had several min.insync.replicas or numbers of replicas, the bounds are those of all.
     """
     begin, seen, until, inside = (
         np.array([each[name] for each in absent], np.int64)
         for name in ("begin_ms", "seen_ms", "until_ms", "inside_ms")
     )
     returned = np.array([each["returned"] for each in absent], bool)
-    enough = max(each["replicas"] for each in absent) - max(each["min_isr"] for each in absent) + 1
+    replicas, min_isr = ([each[name] for each in absent] for name in ("replicas", "min_isr"))
+    # So many must be out for acks=all to stop: the most for the low bound, the least for the high.
+    enough = {"low": max(replicas) - min(min_isr) + 1, "high": min(replicas) - max(min_isr) + 1}
     lag = np.array(settings)[:, None]
     late = lag + lag // CHECKS_PER_LAG
     waited = np.minimum(until - begin, late)
@@ -182,7 +185,7 @@ def _of_partition(
             row[f"shrinks_{bound}"] = int((left & within[number]).sum())
             row[f"expands_{bound}"] = int((left & returned).sum())
             row[f"ur_{bound}_ms"] = covered_ms(spans, at_least=1)
-            row[f"umi_{bound}_ms"] = covered_ms(spans, at_least=max(enough, 1))
+            row[f"umi_{bound}_ms"] = covered_ms(spans, at_least=max(enough[bound], 1))
         yield row
 
 

@@ -5,7 +5,7 @@ It shares nothing with the analysis but the definitions: no Spark, no Python ove
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,44 +15,67 @@ from tests.analysis.generated import History, together
 from tests.analysis.reference.holding import Range
 
 FOLDER = Path(__file__).parent
+FILES = ("tables", "leaders", "offsets", "answers", "replay", "incidents")
+BASES = ("held", "scrape", "state", "size", "leadership", "process", "election")
+"""Views that many tables stand on: each is made once for all of them."""
 EPISODES = ("ur_episodes", "umi_episodes", "at_min_isr")
-TABLES = (
-    *("isr_intervals", "isr_size_intervals", *EPISODES, "elections", "isr_churn", "coverage"),
-    *("restarts", "replication_throughput", "slo"),
+EPISODE = (
+    "kind VARCHAR, start_ms BIGINT, end_ms BIGINT, topic VARCHAR, partition INTEGER, broker INTEGER"
 )
-"""Tables that the oracle has."""
 NUMBERS = ("partition", "replica")
 """Labels that are columns with whole numbers."""
 
 
-def table_of(
-    name: str,
-    histories: Iterable[History],
-    of: Range,
-    *,
-    merge_gap_ms: int = 30_000,
-    target: float = 0.999,
-) -> list[dict[str, Any]]:
-    """Return a table of histories, as DuckDB makes it."""
-    macros = {
-        "start_ms": of.start_ms,
-        "end_ms": of.end_ms,
-        "interval_ms": of.interval_ms,
-        "gap_ms": of.gap_ms,
-        "merge_gap_ms": merge_gap_ms,
-        "target": target,
-    }
-    with duckdb.connect() as database:
-        database.register("given", _samples(together(histories)))
-        database.execute("CREATE TABLE samples AS FROM given")
-        for macro, value in macros.items():
-            database.execute(f"CREATE MACRO {macro}() AS {value}")
-        for file in ("tables.sql", "answers.sql"):
-            database.execute((FOLDER / file).read_text())
+class Oracle:
+    """The tables of some histories, as DuckDB makes them."""
+
+    def __init__(self, histories: Iterable[History], of: Range) -> None:
+        self.database = duckdb.connect()
+        self.database.register("given", _samples(together(histories)))
+        self.database.execute("CREATE TABLE samples AS FROM given")
+        macros = {"start_ms": of.start_ms, "end_ms": of.end_ms, "interval_ms": of.interval_ms}
+        self._set(gap_ms=of.gap_ms, **macros)
+        self._set(merge_gap_ms=30_000, target=0.999, stall_ms=10_000, lag_time_max_ms=30_000)
+        for file in FILES:
+            text = (FOLDER / f"{file}.sql").read_text()
+            for base in BASES:
+                text = text.replace(f"CREATE VIEW {base} AS", f"CREATE TABLE {base} AS")
+            self.database.execute(text)
+
+    def table(self, name: str, **settings: float) -> list[dict[str, Any]]:
+        """Return a table; settings have the names of the macros, and stay until set again."""
+        self._set(**settings)
+        columns = self.columns(name)
+        return [dict(zip(columns, row, strict=True)) for row in self.database.fetchall()]
+
+    def columns(self, name: str) -> list[str]:
+        """Ask for a table, and return the names of its columns."""
         wanted = f"SELECT * EXCLUDE (kind) FROM episodes WHERE kind = '{name}'"
-        found = database.execute(wanted if name in EPISODES else f"FROM {name}")
-        columns = [each[0] for each in found.description or ()]
-        return [dict(zip(columns, row, strict=True)) for row in found.fetchall()]
+        self.database.execute(wanted if name in EPISODES else f"FROM {name}")
+        return [each[0] for each in self.database.description or ()]
+
+    def _set(self, **macros: float) -> None:
+        for macro, value in macros.items():
+            self.database.execute(f"CREATE OR REPLACE MACRO {macro}() AS {value}")
+
+
+def incidents_of(
+    episodes: Iterable[tuple[Any, ...]], replicas: Mapping[int, int]
+) -> list[dict[str, Any]]:
+    """Return the incidents of episodes, and of how many replicas each broker has.
+
+    Shape:   an episode is kind, start_ms, end_ms, topic, partition, broker
+    """
+    oracle = Oracle([], Range(start_ms=0, end_ms=1, interval_ms=1))
+    for name, columns, rows in (
+        ("amiss", EPISODE, [*episodes]),
+        ("replica_count", "broker INTEGER, replicas BIGINT", [*replicas.items()]),
+    ):
+        oracle.database.execute(f"CREATE TABLE given_{name} ({columns})")
+        marks = ", ".join("?" * (columns.count(",") + 1))
+        oracle.database.executemany(f"INSERT INTO given_{name} VALUES ({marks})", rows)
+        oracle.database.execute(f"CREATE OR REPLACE VIEW {name} AS FROM given_{name}")
+    return oracle.table("incidents")
 
 
 def _samples(history: History) -> Any:

@@ -58,12 +58,6 @@ FROM whole;
 
 CREATE VIEW elections AS FROM election;
 
-CREATE VIEW isr_edge AS
-SELECT * FROM (SELECT *, lag(value) OVER
-        (PARTITION BY topic, partition, replica ORDER BY start_ms) AS last_value
-    FROM state WHERE metric = 'strandline_partition_isr_member')
-WHERE last_value <> value;
-
 CREATE VIEW isr_churn AS
 WITH seen AS (
     SELECT replica AS broker, true AS subject, * FROM isr_edge
@@ -136,14 +130,14 @@ WITH counter AS (
         count_if(reset AND NOT of_records) AS resets
     FROM moved WHERE increase IS NOT NULL GROUP BY ALL
 )
-SELECT broker, topic, minute_ms, flow, bytes, CASE WHEN flow = 'produced' THEN counted END AS records,
-    across_gap, resets
+SELECT broker, topic, minute_ms, flow, bytes,
+    CASE WHEN flow = 'produced' THEN counted END AS records, across_gap, resets
 FROM summed WHERE bytes > 0 OR counted > 0 OR resets > 0;
 
--- Of the analysis's columns all but durability_risk, which is of data_at_risk.
 CREATE VIEW slo AS
 WITH day AS (
-    SELECT *, unnest(generate_series(start_ms - start_ms % 86400000, end_ms - 1, 86400000)) AS day_ms
+    SELECT *, unnest(generate_series(start_ms - start_ms % 86400000, end_ms - 1, 86400000))
+        AS day_ms
     FROM size
 ), piece AS (
     SELECT topic, partition, day_ms, isr_size, replicas, min_isr,
@@ -153,6 +147,9 @@ WITH day AS (
     SELECT topic, partition, t_first_new_ms - no_leader_high_ms AS begin_ms,
         t_first_new_ms AS finish_ms, no_leader_high_ms
     FROM election WHERE no_leader_high_ms IS NOT NULL
+), committed AS (
+    SELECT topic, ts, greatest(hw - lag(hw) OVER p, 0) AS rise
+    FROM leader_scrape WINDOW p AS (PARTITION BY topic, partition ORDER BY ts)
 ), summed AS (
     SELECT *, end_ms - start_ms AS length,
         isr_size IS NOT NULL AND replicas IS NOT NULL AND min_isr IS NOT NULL AS is_known,
@@ -171,6 +168,10 @@ SELECT topic, day_ms, partitions, total_ms, known_ms, known_ms / total_ms AS cov
     known_ms / total_ms >= 0.95 AS covered, 1 - gone_ms / nullif(known_ms, 0) AS availability,
     1 - umi_ms / nullif(known_ms, 0) AS produce_availability,
     ur_ms / nullif(known_ms, 0) AS ur_ratio,
+    coalesce((SELECT sum(offsets) FROM data_at_risk WHERE data_at_risk.topic = total.topic
+        AND start_ms >= day_ms AND start_ms < day_ms + 86400000), 0)
+        / nullif((SELECT sum(rise) FROM committed WHERE committed.topic = total.topic
+            AND ts >= day_ms AND ts < day_ms + 86400000), 0) AS durability_risk,
     (SELECT quantile_cont(no_leader_high_ms, 0.99) FROM lost WHERE lost.topic = total.topic
         AND finish_ms >= day_ms AND finish_ms < day_ms + 86400000) AS failover_p99_ms,
     1 - (gone_ms / nullif(known_ms, 0)) / (1 - target()) AS error_budget_left

@@ -239,3 +239,10 @@ UNION ALL
 SELECT topic, partition, unseen, CASE WHEN unseen = old_epoch + 1 THEN id_of(old_pod) END, NULL,
     last_old_ms, begun_ms, begun_err_ms, NULL, NULL, NULL, cause, false
 FROM (SELECT *, unnest(generate_series(old_epoch + 1, epoch - 1)) AS unseen FROM told);
+
+-- Which replicas left or joined an ISR between two known states?
+CREATE VIEW isr_edge AS
+SELECT * FROM (SELECT *, lag(value) OVER
+        (PARTITION BY topic, partition, replica ORDER BY start_ms) AS last_value
+    FROM state WHERE metric = 'strandline_partition_isr_member')
+WHERE last_value <> value;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from tests.analysis.reference.leader_states import broker_of
 GONE = ("down", "restart")
 NEAR_MS = 10_000
 NO_BLAME = ("controller", "gap")
+AROUND_MS, CURVE_MS_MAX = 30_000, 600_000
 
 
 class Episode(NamedTuple):
@@ -99,6 +101,36 @@ def incidents_of(found: Sequence[Episode], replicas: Mapping[int, int]) -> Itera
             score = share * specific + (0.5 if was_gone else 0.0)
             scores.append((-score, first, broker, was_gone))
         yield _row(cluster, sorted(scores, key=lambda each: each[:3]), len(places))
+
+
+def incident_curves(
+    histories: Sequence[History], of: Range, found: Sequence[Mapping[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """Yield what leaders showed around the three incidents with the most partitions."""
+    of_partitions = [row for row in found if any(each["topic"] for each in row["evidence"])]
+    for row in sorted(of_partitions, key=lambda r: (-r["partitions"], r["start_ms"], r["id"]))[:3]:
+        signs: Counter[tuple[str, int]] = Counter()
+        stalls: Counter[tuple[str, int]] = Counter()
+        for each in row["evidence"]:
+            if each["topic"]:
+                signs[each["topic"], each["partition"]] += 1
+                stalls[each["topic"], each["partition"]] += each["kind"] == "stall"
+        topic, partition = min(signs, key=lambda one: (-stalls[one], -signs[one], one))
+        begin = row["start_ms"] - AROUND_MS
+        finish = min(row["end_ms"] + AROUND_MS, begin + CURVE_MS_MAX)
+        for scrape in (one for history in histories for one in watermarks.scrapes(history, of)):
+            place = (label(scrape.labels, "topic"), int(label(scrape.labels, "partition")))
+            if place == (topic, partition) and begin <= scrape.at <= finish:
+                yield {
+                    "incident": row["id"],
+                    "topic": topic,
+                    "partition": partition,
+                    "leader": broker_of(scrape.pod),
+                    "at_ms": scrape.at,
+                    "at_err_ms": 0,
+                    "leo": int(scrape.leo),
+                    "hw": int(scrape.hw),
+                }
 
 
 def _row(

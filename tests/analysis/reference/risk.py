@@ -1,4 +1,4 @@
-"""Reference of analysis 8, for histories without sizes in bytes."""
+"""Reference of analysis 8."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.analysis.reference.elections import elections
-from tests.analysis.reference.holding import History, Range, label, series_of
+from tests.analysis.reference.holding import History, Range, exactly, label, series_of
 from tests.analysis.reference.isr_sizes import isr_size_intervals
 from tests.analysis.reference.leader_states import broker_of
 from tests.analysis.reference.watermarks import LEO, Scrape, scrapes
 
 KNOWN = "strandline_replica_log_end_offset"
+SIZE, BEGIN = "strandline_partition_log_size_bytes", "strandline_partition_log_start_offset"
 
 
 def data_at_risk(history: History, of: Range) -> Iterator[dict[str, Any]]:
@@ -39,6 +40,7 @@ def data_at_risk(history: History, of: Range) -> Iterator[dict[str, Any]]:
             ),
             default=None,
         )
+        mean = _record_bytes(history, last)
         yield {
             "topic": size["topic"],
             "partition": size["partition"],
@@ -50,11 +52,18 @@ def data_at_risk(history: History, of: Range) -> Iterator[dict[str, Any]]:
             "hw_start": int(first.hw),
             "hw_end": int(last.hw),
             "offsets": offsets,
-            "bytes": None,
+            "bytes": None if mean is None else offsets * mean,
             "exposed_ms": (of.end_ms if safe is None else safe) - start,
             "recovered": safe is not None,
             "lost": 0 if safe is not None else _lost(history, of, last, offsets),
         }
+
+
+def _record_bytes(history: History, scrape: Scrape) -> float | None:
+    """Return the mean bytes of a record in the leader's log."""
+    sizes = exactly(history, SIZE, scrape.labels)
+    records = scrape.leo - exactly(history, BEGIN, scrape.labels).get(scrape.at, scrape.leo)
+    return sizes[scrape.at] / records if records else None
 
 
 def _best_follower(history: History, scrape: Scrape) -> float:

@@ -20,7 +20,7 @@ def slo(history: History, of: Range, *, target: float) -> Iterator[dict[str, Any
     sizes = list(isr_size_intervals(history, of))
     observed = [row for row in elections(history, of) if row["observed"]]
     first = of.start_ms - of.start_ms % DAY_MS
-    for day in range(first, of.end_ms, DAY_MS):
+    for day in range(first, of.end_ms, DAY_MS) if sizes else ():
         total = known = gone = umi = ur = 0
         for size in sizes:
             start, end = max(size["start_ms"], day), min(size["end_ms"], day + DAY_MS)

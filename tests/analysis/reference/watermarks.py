@@ -20,6 +20,7 @@ from tests.analysis.reference.holding import (
 from tests.analysis.reference.leader_states import broker_of
 
 MINUTE_MS = 60_000
+STALL_MS = 10_000
 LEO, HW = "strandline_partition_log_end_offset", "strandline_partition_high_watermark"
 
 
@@ -113,7 +114,8 @@ def hw_stalls(history: History, of: Range, *, stall_ms: int) -> Iterator[dict[st
             groups.append([index])
     for group in groups:
         first, last = listed[group[0]], listed[group[-1]]
-        if last.leo <= first.leo or last.at - first.at < stall_ms:
+        grown = any(listed[b].leo > listed[a].leo for a, b in itertools.pairwise(group))
+        if not grown or last.at - first.at < stall_ms:
             continue
         earlier = listed[group[0] - 1].at if group[0] else None
         after = listed[group[-1] + 1].at if group[-1] + 1 < len(listed) else None

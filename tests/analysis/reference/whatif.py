@@ -123,10 +123,9 @@ def _replayed(absent: list[Absence], setting: int, of: Range) -> Any:
     late = setting + setting // 2
     sure = [each for each in absent if each.seen - each.begin > late]
     possible = [each for each in absent if each.until - each.begin > setting]
-    replicas, least = max(e.replicas for e in absent), max(e.least for e in absent)
+    needed = {max(a.replicas - b.least + 1, 1) for a in absent for b in absent}
     out_low = [(max(each.begin + late, of.start_ms), each.seen) for each in sure]
     out_high = [(max(each.begin + setting, of.start_ms), each.until) for each in possible]
-    enough = max(replicas - least + 1, 1)
     return (
         (
             sum(each.begin + setting >= of.start_ms for each in sure),
@@ -134,7 +133,7 @@ def _replayed(absent: list[Absence], setting: int, of: Range) -> Any:
         ),
         (sum(each.returned for each in sure), sum(each.returned for each in possible)),
         (_deep(out_low, 1), _deep(out_high, 1)),
-        (_deep(out_low, enough), _deep(out_high, enough)),
+        (_deep(out_low, max(needed)), _deep(out_high, min(needed))),
         sum(
             max(min(each.until - each.begin, late) - min(each.stalled, each.until - each.begin), 0)
             for each in absent
