@@ -62,6 +62,12 @@ def _intervals(asked: Asked, scripts: Sequence[str]) -> Found:
         within = "first_ms >= start_ms() AND first_ms < end_ms()"
         named = stored.filter(f"metric IN ({wanted}) AND {within}")
         named.project("* RENAME (first_ms AS ts)").create_view("samples")
-        for script in (*scripts, (ORACLE / "answers.sql").read_text()):
+        for script in (*scripts, _answer()):
             database.execute(script)
         return database.table("isr_intervals").project(", ".join(COMPARED)).fetchall(), 0
+
+
+def _answer() -> str:
+    """Return the oracle's view of the table; those beside it stand on metrics that are not read."""
+    begin, answers = "CREATE VIEW isr_intervals", (ORACLE / "answers.sql").read_text()
+    return answers[answers.index(begin) :].partition(";")[0]
