@@ -9,21 +9,18 @@ from __future__ import annotations
 import argparse
 import random
 import struct
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from statistics import median
 from typing import Final
 
 from strandline_analysis.xor_chunk import decode
 from tests.analysis.xor_encoder import encode
 
+from .histories import packages
 from .report import host_info
 
-ROOT: Final = Path(__file__).resolve().parent.parent
-PREPARE_LIMIT_SECONDS: Final = 900
 CHUNKS: Final = 2000
 SAMPLES: Final = 120
 """Prometheus begins a new chunk at about this number."""
@@ -38,14 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=5, help="alternations of both (5)")
     parser.add_argument("--chunks", type=int, default=CHUNKS, help=f"chunks of a kind ({CHUNKS})")
     given = parser.parse_args(arguments)
-    packages = subprocess.run(
-        [str(ROOT / "hack" / "analysis"), "env", sys.executable],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        timeout=PREPARE_LIMIT_SECONDS,
-    )
-    sys.path.append(packages.stdout.splitlines()[-1])
+    packages.importable()
     from strandline_analysis.xor_chunks import decode_chunks  # noqa: PLC0415 - after its packages
 
     def one_by_one(chunks: Sequence[bytes]) -> object:

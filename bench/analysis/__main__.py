@@ -22,6 +22,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from bench.histories import packages
 from bench.report import host_info
 from strandline_cli.clusters import cache_folder
 from tests.support.prometheus_program import PrometheusProgram, prepared_programs
@@ -54,8 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, help="where histories are kept; a temporary one")
     given = parser.parse_args(arguments)
     wanted = sorted({int(float(each)) for each in given.samples})
-    packages = _packages()
-    sys.path += packages
+    folders = _packages()
+    sys.path += folders
     print(host_info())
     cells: Cells = {}
     with TemporaryDirectory(prefix="bench-analysis-") as temporary:
@@ -66,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with _prometheus(folder, size) as url:
                 for _ in range(given.runs):
                     for engine in _engines(size):
-                        figures = _measured(engine, folder, url, packages)
+                        figures = _measured(engine, folder, url, folders)
                         cells.setdefault((history.samples, engine), []).append(figures)
             _show(history, {e: cells[history.samples, e] for e in _engines(size)})
     _show_slopes(cells)
@@ -80,10 +81,6 @@ def _engines(size: int) -> list[str]:
 
 def _packages() -> list[str]:
     """Return the folders of the packages of the analysis and of those that only this bench uses."""
-    command = [str(ROOT / "hack" / "analysis"), "env", sys.executable]
-    printed = subprocess.run(
-        command, stdout=subprocess.PIPE, text=True, check=True, timeout=PREPARE_LIMIT_SECONDS
-    )
     digest = hashlib.sha256(REQUIREMENTS.read_bytes() + sys.version.encode()).hexdigest()[:12]
     own = cache_folder() / f"bench-{digest}"
     if not own.exists():
@@ -95,7 +92,7 @@ def _packages() -> list[str]:
             timeout=PREPARE_LIMIT_SECONDS,
         )
         part.replace(own)
-    return [printed.stdout.splitlines()[-1], str(own)]
+    return [packages.made(), str(own)]
 
 
 @contextmanager
@@ -114,10 +111,10 @@ def _prometheus(folder: Path, size: int) -> Iterator[str]:
             program.stop()
 
 
-def _measured(engine: str, folder: Path, url: str, packages: Sequence[str]) -> Figures:
+def _measured(engine: str, folder: Path, url: str, packed: Sequence[str]) -> Figures:
     """Let an engine work once, in its own process."""
     folders = (ROOT, *(ROOT / name for name in ("spark", "broker_image", "cli", "protos")))
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([*map(str, folders), *packages])}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([*map(str, folders), *packed])}
     command = [sys.executable, "-m", "bench.analysis.engines", engine, str(folder), url]
     done = subprocess.run(
         command,

@@ -33,6 +33,8 @@ class Asked:
     folder: Path
     start_ms: int
     end_ms: int
+    scratch: Path
+    """For what memory does not take; it goes afterwards."""
     url: str = ""
 
     @property

@@ -13,9 +13,10 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from tempfile import TemporaryDirectory
+from typing import Any, Final
 
-from .asked import Asked
+from .asked import Asked, Work
 from .made import noted
 from .processes import used
 
@@ -33,13 +34,27 @@ def main(arguments: Sequence[str]) -> int:
     """Let one engine work and print what it took."""
     engine, folder, url = (*arguments, "")[:3]
     history = noted(Path(folder))
-    asked = Asked(folder=Path(folder), start_ms=history.start_ms, end_ms=history.end_ms, url=url)
-    module, function = ENGINES[engine]
-    work = getattr(importlib.import_module(f"{__package__}.{module}"), function)(asked)
+    # Spark may still write there when its process ends.
+    with TemporaryDirectory(prefix="bench-analysis-", ignore_cleanup_errors=True) as scratch:
+        asked = Asked(
+            folder=Path(folder),
+            start_ms=history.start_ms,
+            end_ms=history.end_ms,
+            scratch=Path(scratch),
+            url=url,
+        )
+        module, function = ENGINES[engine]
+        work = getattr(importlib.import_module(f"{__package__}.{module}"), function)(asked)
+        print(json.dumps(figures_of(work)))
+    return 0
+
+
+def figures_of(work: Work) -> dict[str, Any]:
+    """Do the work, and return what it took and gave."""
     before, begun = used(), time.monotonic()
     rows, through_python = work()
     seconds, after = time.monotonic() - begun, used()
-    figures = {
+    return {
         "seconds": seconds,
         "cpu_seconds": after.cpu_seconds - before.cpu_seconds,
         "peak_bytes": after.peak_bytes,
@@ -47,8 +62,6 @@ def main(arguments: Sequence[str]) -> int:
         "digest": hashlib.sha256(repr(sorted(rows, key=repr)).encode()).hexdigest(),
         "through_python": through_python,
     }
-    print(json.dumps(figures))
-    return 0
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ METRICS: Final = (
     names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS,
 )
 """Those of `tables.isr_intervals`."""
-UP: Final = "up"
 INTERVAL_MS: Final = 5_000
 SLICE_MS: Final = 3_600_000
 HOUR_MS: Final = 3_600_000
@@ -49,12 +48,7 @@ def made(folder: Path, samples: int, *, seed: int, text: bool) -> Made:
     if (folder / MADE).exists():
         return noted(folder)
     # Only this needs numpy and Arrow, and no engine should load what it does not use.
-    from bench.histories.brokers import happened  # noqa: PLC0415
-    from bench.histories.written import (  # noqa: PLC0415
-        LakeWriter,
-        sampled,
-        write_openmetrics,
-    )
+    from bench.histories.written import write  # noqa: PLC0415
 
     hours = 1 if samples <= 10**7 else min(24, samples // 10**7)
     of_a_topic = PARTITIONS * SAMPLES_OF_A_PARTITION * hours * HOUR_MS // INTERVAL_MS
@@ -69,20 +63,14 @@ def made(folder: Path, samples: int, *, seed: int, text: bool) -> Made:
         ),
         [*FaultKind],
     )
-    folder.mkdir(parents=True)
-    wanted = {UP, *(metric.name for metric in METRICS)}
-    count = 0
-    openmetrics = (folder / TEXT).open("w") if text else None
-    with LakeWriter(folder / LAKE, plan.start_ms, plan.end_ms, slice_ms=SLICE_MS) as lake:
-        for series in sampled(happened(plan), interval_ms=INTERVAL_MS):
-            if series.labels["__name__"] in wanted:
-                count += len(series.timestamps)
-                lake.add(series)
-                if openmetrics is not None:
-                    write_openmetrics(series, openmetrics)
-    if openmetrics is not None:
-        openmetrics.write("# EOF\n")
-        openmetrics.close()
+    count = write(
+        [plan],
+        folder,
+        interval_ms=INTERVAL_MS,
+        slice_ms=SLICE_MS,
+        text=text,
+        metrics=[metric.name for metric in METRICS],
+    )
     found = Made(samples=count, start_ms=plan.start_ms, end_ms=plan.end_ms, faults=len(plan.faults))
     (folder / MADE).write_text(json.dumps(asdict(found)))
     return found

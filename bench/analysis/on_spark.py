@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 from strandline_analysis import read
@@ -18,7 +16,7 @@ from .made import INTERVAL_MS, LAKE
 
 def lake(asked: Asked) -> Work:
     """Read Parquet, whose samples never pass through Python."""
-    spark, landed = _session(), opened(asked.folder / LAKE)
+    spark, landed = _session(asked), opened(asked.folder / LAKE)
 
     def work() -> Found:
         return _intervals(read_lake(spark, landed, metrics=METRIC_NAMES, **asked.ranged), asked), 0
@@ -28,7 +26,7 @@ def lake(asked: Asked) -> Work:
 
 def prometheus(asked: Asked) -> Work:
     """Read from Prometheus, whose samples the source makes runs of."""
-    spark = _session()
+    spark = _session(asked)
     options = {"url": asked.url, "metrics": ",".join(METRIC_NAMES), "gap_ms": GAP_MS}
 
     def work() -> Found:
@@ -39,8 +37,8 @@ def prometheus(asked: Asked) -> Work:
     return work
 
 
-def _session() -> Any:
-    return local_session(cores=CORES, folder=Path(tempfile.mkdtemp(prefix="bench-analysis-")))
+def _session(asked: Asked) -> Any:
+    return local_session(cores=CORES, folder=asked.scratch)
 
 
 def _intervals(samples: Any, asked: Asked) -> list[tuple[Any, ...]]:

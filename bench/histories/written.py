@@ -7,7 +7,7 @@ has, with the length of the range.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -73,12 +73,19 @@ def sampled(
 
 
 def write(
-    plans: Sequence[Plan], folder: Path, *, interval_ms: int, slice_ms: int, text: bool
+    plans: Sequence[Plan],
+    folder: Path,
+    *,
+    interval_ms: int,
+    slice_ms: int,
+    text: bool,
+    metrics: Collection[str] | None = None,
 ) -> int:
     """Write the samples of clusters in one Prometheus, and the truth of each; return their number.
 
     Below folder: the lake; for each cluster a folder below `truth` with a Parquet file for each
-    table; with `text` also samples.txt for promtool, which cannot hold stale markers.
+    table; with `text` also samples.txt for promtool, which cannot hold stale markers. With
+    `metrics` there are samples of these alone.
 
     Shape:   the clusters have the same range
     Raises:  ValueError if the ranges differ, or if the lake would need too many open files
@@ -91,6 +98,8 @@ def write(
             with TrueTables(folder / "truth" / plan.cluster) as true:
                 cluster = happened(plan)
                 for series in sampled(cluster, interval_ms=interval_ms, true=true):
+                    if metrics is not None and series.labels["__name__"] not in metrics:
+                        continue
                     count += len(series.timestamps)
                     lake.add(series)
                     if openmetrics is not None:

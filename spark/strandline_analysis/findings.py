@@ -13,9 +13,9 @@ from typing import Any, Final
 from strandline import names
 
 from .html_report.words import counted, moment, span
+from .task import UP
 
 Row = Mapping[str, Any]
-UP: Final = "up"
 CLOCK_ERROR_MS: Final = 1_000
 """Clocks that differ by less are taken for right, however often they are scraped."""
 ALWAYS_THERE: Final = frozenset(

@@ -20,9 +20,10 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
+
+from .read_options import told
 
 FACTS: Final = "lake.json"
 LOCK: Final = "ingest.lock"
@@ -68,8 +69,8 @@ class Lake:
         for metric in sorted(set(metrics) - set(self.metrics)):
             raise LakeRefused(f"{self.folder} has no metric {metric}")
         if start_ms < self.start_ms or self.end_ms < end_ms:
-            wanted = f"{_told(start_ms)} to {_told(end_ms)}"
-            held = f"{_told(self.start_ms)} to {_told(self.end_ms)}"
+            wanted = f"{told(start_ms)} to {told(end_ms)}"
+            held = f"{told(self.start_ms)} to {told(self.end_ms)}"
             raise LakeRefused(f"{self.folder} lacks a part of {wanted}; it holds {held}")
 
     def completed(self, end_ms: int) -> Lake:
@@ -152,7 +153,3 @@ def founded(folder: Path, *, metrics: Iterable[str], start_ms: int, slice_ms: in
     lake.samples.mkdir(parents=True, exist_ok=True)
     lake.write()
     return lake
-
-
-def _told(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")

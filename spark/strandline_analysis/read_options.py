@@ -13,6 +13,7 @@ import re
 import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
@@ -309,3 +310,8 @@ _OF_REQUESTS: Final = {
     "bearer_token_file",
     "ca_file",
 }
+
+
+def told(time_ms: int) -> str:
+    """Return a time as refusals name it, and as options take it."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")

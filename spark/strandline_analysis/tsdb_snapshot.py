@@ -15,12 +15,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from .read_options import Matcher, Piece
+from .read_options import Matcher, Piece, told
 from .remote_read import Series
 from .tsdb_block import FACTS, ULID, Block, BlockSeries, OpenBlock, Span, block_of
 from .tsdb_files import BlockRefused
@@ -55,8 +54,8 @@ class Snapshot:
         Raises:  BlockRefused
         """
         if not self.meeting(start_ms=start_ms, end_ms=end_ms):
-            wanted = f"{_told(start_ms)} to {_told(end_ms)}"
-            held = f"{_told(self.start_ms)} to {_told(self.end_ms)}"
+            wanted = f"{told(start_ms)} to {told(end_ms)}"
+            held = f"{told(self.start_ms)} to {told(self.end_ms)}"
             raise BlockRefused(f"{self.folder} holds nothing of {wanted}; its blocks hold {held}")
 
     def check_files(self, *, start_ms: int, end_ms: int) -> None:
@@ -157,7 +156,3 @@ def _wanted(matchers: Sequence[Matcher]) -> Callable[[Labels], bool]:
         return True
 
     return wanted
-
-
-def _told(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")

@@ -49,7 +49,9 @@ def test_both_forms_find_when_a_follower_left(
 ) -> None:
     write_lake(tmp_path)
     end_ms = START_MS + SCRAPES * INTERVAL_MS
-    rows, through_python = form(Asked(folder=tmp_path, start_ms=START_MS, end_ms=end_ms))()
+    rows, through_python = form(
+        Asked(folder=tmp_path, start_ms=START_MS, end_ms=end_ms, scratch=tmp_path)
+    )()
     assert through_python == 0
     found = [dict(zip(COMPARED, row, strict=True)) for row in rows]
     told = sorted((row["start_ms"], row["end_ms"], row["in_isr"]) for row in found)
