@@ -20,6 +20,8 @@ from .commands import CALL_SECONDS, CommandFailed, run, start
 Object = dict[str, Any]
 BODY_BYTES_MAX = 64 << 20
 """Bound of one response, or of one line of a watch."""
+KILLED_STATUS = 137
+"""What kubectl exec ends with if its command was killed with -9."""
 
 
 class Kubernetes:
@@ -77,6 +79,14 @@ class Kubernetes:
         """Run a command in a pod and return what it printed."""
         chosen = ["-c", container] if container else []
         return self.kubectl("exec", pod, *chosen, "--", *command, limit_seconds=limit_seconds)
+
+    def exec_end(self, pod: str, *command: str, container: str) -> None:
+        """Run a command that ends its own container, which may kill it before it ends itself."""
+        try:
+            self.exec(pod, *command, container=container)
+        except CommandFailed as error:
+            if f"status {KILLED_STATUS}" not in str(error):
+                raise
 
 
 class ApiProxy:

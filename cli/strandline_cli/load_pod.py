@@ -110,7 +110,7 @@ def parse_report(line: str) -> Report | None:
 def end_load(kubernetes: Kubernetes, pod: str) -> None:
     """Tell the load in a pod to end: it waits for outstanding records and reads the rest."""
     terminate = "import os, signal; os.kill(1, signal.SIGTERM)"
-    kubernetes.exec(pod, "python", "-c", terminate, container="load")
+    kubernetes.exec_end(pod, "python", "-c", terminate, container="load")
 
 
 def load_exit_code(kubernetes: Kubernetes, pod: str) -> int | None:

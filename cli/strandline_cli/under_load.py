@@ -16,7 +16,7 @@ from strandline_checker.history import read_history
 from strandline_checker.judge import HistoryVerdict, judge
 
 from .cluster_view import ClusterView
-from .commands import CommandFailed, NotRecovered
+from .commands import NotRecovered
 from .kubectl import Kubernetes
 from .load_pod import LoadPod
 from .release import BROKERS
@@ -156,9 +156,4 @@ def delete_pod(kubernetes: Kubernetes, broker: int, cluster: str = "default") ->
 def kill_broker(kubernetes: Kubernetes, broker: int, cluster: str = "default") -> None:
     """Kill a broker's process with -9 from within its pod; process 1 is tini."""
     kill = "kill -9 $(cat /proc/1/task/1/children)"
-    try:
-        kubernetes.exec(f"{cluster}-{broker}", "sh", "-c", kill, container="broker")
-    except CommandFailed as error:
-        # The container may end the shell before the shell ends by itself.
-        if "137" not in str(error):
-            raise
+    kubernetes.exec_end(f"{cluster}-{broker}", "sh", "-c", kill, container="broker")

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from strandline_cli.cluster_view import ClusterSeen, ClusterView, PartitionSeen, PodSeen
-from strandline_cli.commands import NotRecovered
+from strandline_cli.commands import CommandFailed, NotRecovered
 from strandline_cli.kubectl import Kubernetes
-from strandline_cli.load_pod import LoadPod, Report
-from strandline_cli.under_load import UnderLoad
+from strandline_cli.load_pod import LoadPod, Report, end_load
+from strandline_cli.under_load import UnderLoad, kill_broker
 
 PARTITION = PartitionSeen(number=0, leader=0, leader_epoch=1, isr=(0, 1, 2), replicas=(0, 1, 2))
 POD = PodSeen(uid="u", ready=True, restarts=0, image="i")
@@ -171,3 +172,20 @@ def test_a_load_settles_when_it_has_ended_and_every_isr_is_full(
     load.ended_with = None
     with pytest.raises(NotRecovered, match="did not end"):
         loaded.settle(1)
+
+
+@pytest.mark.parametrize(
+    ("status", "refused"),
+    [(0, False), (137, False), (1, True)],
+    ids=["it ends before its container", "its container ends first", "it cannot be run"],
+)
+def test_a_command_that_ends_its_container_may_be_killed_with_it(
+    tmp_path: Path, status: int, refused: bool
+) -> None:
+    (tmp_path / "kubectl").write_text(f"#!/bin/sh\nexit {status}\n")
+    (tmp_path / "kubectl").chmod(0o755)
+    kubernetes = Kubernetes(tmp_path / "kubeconfig", "tests", programs=tmp_path)
+    with pytest.raises(CommandFailed, match="status 1:") if refused else nullcontext():
+        end_load(kubernetes, "load")
+    with pytest.raises(CommandFailed, match="status 1:") if refused else nullcontext():
+        kill_broker(kubernetes, 0)
