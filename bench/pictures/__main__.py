@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _rows() -> str:
     packages.importable()
-    from strandline_analysis.job import PLANS_OF_FEW  # noqa: PLC0415 - after its packages
+    from strandline_analysis.few_rows import PLANS_OF_FEW  # noqa: PLC0415 - after its packages
     from strandline_analysis.session import local_session  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory(prefix="strandline-pictures-") as made:

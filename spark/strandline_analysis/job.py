@@ -35,6 +35,7 @@ from strandline.names import Metric
 
 from . import config_map, read, run_summary
 from .catalogue import TABLES
+from .few_rows import FEW_ROWS, Size, gathered, plans_for, size_of
 from .findings import (
     ClusterUnclear,
     ScrapedCluster,
@@ -45,7 +46,8 @@ from .findings import (
 )
 from .html_report import page
 from .html_report.words import Range
-from .lake import read_lake
+from .lake import read_lake, read_lake_runs
+from .lake_slices import LakeRefused
 from .observations import observations, of_cluster
 from .outcome import NO_DATA, UNREADABLE, known_share, outcome
 from .prometheus_http import ReadFailed
@@ -59,18 +61,8 @@ from .task import PAGE_MARK, UP, SummaryPlace, Task, add_options, check_source, 
 from .tsdb_files import BlockRefused
 
 SUMMARY: Final = "summary.json"
-FEW_SCRAPES: Final = 20_000
-"""Of fewer scrapes Spark's plans take longer than the rows: three brokers each second for hours."""
-PLANS_OF_FEW: Final = {
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-"""Settings for few rows, which change no result."""
-REFUSAL: Final = re.compile(
-    rf"^[\w.]+\.(?:{BlockRefused.__name__}|{ReadFailed.__name__}): (.+)$", re.MULTILINE
-)
+REFUSALS: Final = "|".join(each.__name__ for each in (BlockRefused, LakeRefused, ReadFailed))
+REFUSAL: Final = re.compile(rf"^[\w.]+\.(?:{REFUSALS}): (.+)$", re.MULTILINE)
 """The sentence of a task that could not read, in what Spark says of it."""
 TABLE_MARK: Final = "table "
 """Start of a line of --print-tables; the table's name and its rows as JSON follow."""
@@ -144,7 +136,6 @@ def session_of(task: Task, *, folder: Path) -> SparkSession:
 
 def analyse(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
     """Run every analysis over the task's range; print the report and write the tables."""
-    before = {name: spark.conf.get(name) for name in PLANS_OF_FEW}
     try:
         return _analysed(spark, task, watch)
     except PySparkException as error:
@@ -154,29 +145,27 @@ def analyse(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
             raise
         sys.stderr.write(f"{refusals[-1]}\n")
         return UNREADABLE
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
 
 
 def _analysed(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
     samples_of = _reader(spark, task)
     up = samples_of(UP, gap_ms=0).cache()
-    interval_ms = scrape_interval_ms(up)
+    with plans_for(spark, size_of(up).samples):
+        interval_ms = scrape_interval_ms(up)
     if interval_ms is None:
         return _told_empty(task)
     watch.ended("the scrape interval")
-    if up.count() < FEW_SCRAPES:
-        for name, value in PLANS_OF_FEW.items():
-            spark.conf.set(name, value)
     chosen = _chosen(task)
     gap_ms = GAP_INTERVALS * interval_ms
     of_runs = (each.metrics for each in chosen.values() if not each.plain)
     # Read once for all tables of runs, which are few; single samples are many.
     runs = samples_of(*{metric.name for each in of_runs for metric in each}, gap_ms=gap_ms).cache()
+    size = size_of(runs)
     needed = {name: analysis.metrics for name, analysis in chosen.items()}
-    seen = observations(runs.where(F.col("metric") != UP).unionByName(up)).toArrow().to_pylist()
-    seen += _probed(samples_of, task, seen, needed, interval_ms=interval_ms)
+    with plans_for(spark, size.runs):
+        told = observations(runs.where(F.col("metric") != UP).unionByName(up))
+        seen = told.toArrow().to_pylist()
+        seen += _probed(samples_of, task, seen, needed, interval_ms=interval_ms)
     clusters = clusters_of(seen)
     try:
         cluster = chosen_cluster(clusters, wanted=task.cluster, origin=task.origin)
@@ -189,18 +178,15 @@ def _analysed(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
         interval_ms = scrape_interval_ms(mine(up)) or interval_ms
     watch.ended("clusters and clocks")
     tables: dict[str, pa.Table] = {}
+    samples_for = _samples_for(samples_of, mine, chosen, runs, size)
     for name, analysis in chosen.items():
-        metrics = [metric.name for metric in analysis.metrics]
-        samples = (
-            mine(samples_of(*metrics, gap_ms=0))
-            if analysis.plain
-            else mine(runs.where(F.col("metric").isin(*metrics)))
-        )
-        made = {each: spark.createDataFrame(tables[each]) for each in analysis.made_of}
-        lag = {"lag_time_max_ms": task.lag_time_max_ms} if analysis.of_lag_time else {}
-        ranged = {"start_ms": task.start_ms, "end_ms": task.end_ms}
-        frame = analysis.make(samples, interval_ms=interval_ms, **ranged, **made, **lag)
-        tables[name] = in_order(frame.toArrow())
+        with plans_for(spark, size.samples if analysis.plain else size.runs):
+            made = {each: spark.createDataFrame(tables[each]) for each in analysis.made_of}
+            lag = {"lag_time_max_ms": task.lag_time_max_ms} if analysis.of_lag_time else {}
+            ranged = {"start_ms": task.start_ms, "end_ms": task.end_ms}
+            samples = samples_for(analysis)
+            frame = analysis.make(samples, interval_ms=interval_ms, **ranged, **made, **lag)
+            tables[name] = in_order(frame.toArrow())
         watch.ended(f"table {name}")
     mine_seen = [row for row in seen if cluster is None or cluster.is_of(row)]
     lacks = findings(mine_seen, origin=task.origin, interval_ms=interval_ms, made_of=needed)
@@ -225,12 +211,46 @@ def _reader(spark: SparkSession, task: Task) -> Callable[..., DataFrame]:
 
     def samples_of(*metrics: str, gap_ms: float, **part: int) -> DataFrame:
         ranged = whole | part
+        if task.lake is not None and gap_ms:
+            return read_lake_runs(
+                spark,
+                task.lake,
+                metrics=metrics,
+                start_ms=ranged["start_ms"],
+                end_ms=ranged["end_ms"],
+                gap_ms=gap_ms,
+            )
         if task.lake is not None:
             return read_lake(spark, task.lake, metrics=metrics, **ranged)
         source = spark.read.format(read.FORMAT).options(**task.source).options(**ranged)
         return source.options(metrics=",".join(metrics), gap_ms=gap_ms).load()
 
     return samples_of
+
+
+def _samples_for(
+    samples_of: Callable[..., DataFrame],
+    mine: Callable[[DataFrame], DataFrame],
+    chosen: Mapping[str, Analysis],
+    runs: DataFrame,
+    size: Size,
+) -> Callable[[Analysis], DataFrame]:
+    """Return what gives an analysis its samples, where possible the same frame for several.
+
+    What tables make of the same frame they share. Few samples are read once for all of them.
+    """
+    if size.samples <= FEW_ROWS:
+        metrics = {metric.name for each in chosen.values() for metric in each.metrics}
+        single = mine(gathered(samples_of(*metrics, gap_ms=0), size.samples).cache())
+        return lambda _: single
+    of_runs = mine(gathered(runs, size.runs))
+
+    def samples_for(analysis: Analysis) -> DataFrame:
+        if not analysis.plain:
+            return of_runs
+        return mine(samples_of(*(metric.name for metric in analysis.metrics), gap_ms=0))
+
+    return samples_for
 
 
 def _probed(

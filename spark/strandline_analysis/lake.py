@@ -13,9 +13,12 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from . import schema
 from .lake_slices import SLICE, Lake
+from .lake_source import FORMAT as LAKE_FORMAT
+from .lake_source import LakeSource
 from .read import FORMAT
 
 
@@ -63,11 +66,38 @@ def read_lake(
     return chosen.select(*schema.SAMPLES.fieldNames())
 
 
+def read_lake_runs(
+    spark: SparkSession,
+    lake: Lake,
+    *,
+    metrics: Iterable[str],
+    start_ms: int,
+    end_ms: int,
+    gap_ms: float,
+    columns: Iterable[str] = schema.SAMPLES.fieldNames(),
+) -> DataFrame:
+    """Return the same samples as runs: of one series, without a gap, and equal.
+
+    Runs are made before they reach the JVM, so that a day of a metric that seldom changes is a few
+    rows. Labels take the most time to read; columns may leave them out.
+
+    Raises:  LakeRefused if the lake lacks a metric or a slice of the range
+    """
+    names = sorted(metrics)
+    lake.check_landed(metrics=names, start_ms=start_ms, end_ms=end_ms)
+    spark.dataSource.register(LakeSource)
+    wanted = StructType([schema.SAMPLES[name] for name in columns])
+    options = {"folder": str(lake.folder.resolve()), "metrics": ",".join(names), "gap_ms": gap_ms}
+    source = spark.read.format(LAKE_FORMAT).schema(wanted).options(**options)
+    return source.options(start_ms=start_ms, end_ms=end_ms).load()
+
+
 def _write(lake: Lake, samples: DataFrame) -> None:
     """Replace the folders of these slices, one file in each, series after series."""
     (
         samples.repartition("metric")
-        .sortWithinPartitions("metric", "series_id", "first_ms")
+        # Spark sorts by the folders' columns, too, and what it sorts once more may lose its order.
+        .sortWithinPartitions("metric", SLICE, "series_id", "first_ms")
         .write.mode("overwrite")
         .option("partitionOverwriteMode", "dynamic")
         .option("compression", "zstd")

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 from .read_options import told
 
@@ -32,6 +33,8 @@ LOCK_SECONDS: Final = 600.0
 LOCK_POLL_SECONDS: Final = 0.5
 SLICE: Final = "slice_ms"
 """Column of the folders: the begin of the slice of a sample."""
+METRIC: Final = "metric"
+"""Column of the folders: the name of a sample's metric."""
 
 
 class LakeRefused(ValueError):
@@ -60,6 +63,15 @@ class Lake:
     def checkpoint(self) -> Path:
         """Return Spark's folder."""
         return self.folder / "checkpoint"
+
+    def files(self, *, metrics: Iterable[str], start_ms: int, end_ms: int) -> list[Path]:
+        """Return the files that may hold samples of metrics within [start_ms, end_ms)."""
+        wanted, found = set(metrics), list[Path]()
+        for slices in self.samples.glob(f"{METRIC}=*/{SLICE}=*"):
+            begin_ms = int(slices.name.partition("=")[2])
+            if start_ms - self.slice_ms < begin_ms < end_ms:
+                found += (path for path in slices.glob("*.parquet") if metric_of(path) in wanted)
+        return sorted(found)
 
     def check_landed(self, *, metrics: Iterable[str], start_ms: int, end_ms: int) -> None:
         """Refuse metrics that the lake has not, and a range that is not complete.
@@ -121,6 +133,11 @@ class Lake:
         part = self.folder / f"{FACTS}.part"
         part.write_text(json.dumps(facts, indent=2) + "\n")
         part.replace(self.folder / FACTS)
+
+
+def metric_of(path: Path) -> str:
+    """Return the metric of a file, which its folder's folder names as Spark writes names."""
+    return unquote(path.parent.parent.name.partition("=")[2])
 
 
 def opened(folder: Path) -> Lake:

@@ -7,7 +7,10 @@ value is unknown.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, Concatenate, Final, ParamSpec
+from weakref import WeakKeyDictionary
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -27,8 +30,47 @@ start_reason, end_reason: change, gap, stale or range. previous_ms, previous_val
 sample before the run if start_reason is change, else null.
 """
 
+OF_RECORDS: Final = (
+    names.PARTITION_LOG_END_OFFSET,
+    names.PARTITION_HIGH_WATERMARK,
+    names.PARTITION_LOG_START_OFFSET,
+    names.PARTITION_LOG_SIZE_BYTES,
+    names.REPLICA_LOG_END_OFFSET,
+    names.REPLICA_LAST_CAUGHT_UP_TIMESTAMP_SECONDS,
+)
+"""Metrics that change with every record, so that no run of them is long."""
+
+SMALL_ROWS: Final = 100_000
+"""Rows that one task sorts faster than two tasks get them sent."""
+
 SERIES_KEY: Final = ("pod", "instance", "topic", "partition")
 """Series that agree in these labels show one replica in one process, at the same scrapes."""
+
+
+P = ParamSpec("P")
+Made = dict[tuple[Any, ...], DataFrame]
+_made: Final[WeakKeyDictionary[DataFrame, Made]] = WeakKeyDictionary()
+"""What `shared` functions have made, as long as the frame that it was made of is in use."""
+
+
+def shared(
+    function: Callable[Concatenate[DataFrame, P], DataFrame],
+) -> Callable[Concatenate[DataFrame, P], DataFrame]:
+    """Let a function give its result again for the same frame and the same other arguments.
+
+    Several tables need the same leaderships, and making these takes Spark longer than any rows.
+    The function's result must be settled or cached, and its other arguments hashable.
+    """
+
+    @wraps(function)
+    def again(frame: DataFrame, /, *others: P.args, **named: P.kwargs) -> DataFrame:
+        made = _made.setdefault(frame, {})
+        key = (function, others, frozenset(named.items()))
+        if key not in made:
+            made[key] = function(frame, *others, **named)
+        return made[key]
+
+    return again
 
 
 def scrape_interval_ms(up: DataFrame) -> int | None:
@@ -53,7 +95,8 @@ def held(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) ->
 
     The result is the same for samples and for any runs that were made of them.
 
-    Shape:   samples as schema.SAMPLES; the result as schema.SERIES and HELD
+    Shape:   samples as schema.SAMPLES, which may lack labels; the result as schema.SERIES, without
+             labels if the samples are, and HELD
     Units:   ms; [start_ms, end_ms) is the range that was read
     """
     gap_ms = GAP_INTERVALS * interval_ms
@@ -89,8 +132,15 @@ def held(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) ->
         .when(F.col("end_reason") == "stale", F.least(at_most, F.col("following_ms")))
         .otherwise(at_most)
     )
-    columns = (*schema.SERIES.fieldNames(), *HELD.fieldNames())
+    columns = [*_present(schema.SERIES.fieldNames(), samples), *HELD.fieldNames()]
     return classified.where(~F.col("stale")).withColumn("hold_end_ms", hold_end).select(*columns)
+
+
+@shared
+def steps(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) -> DataFrame:
+    """Return what `held` does, cached, of the metrics that are not OF_RECORDS."""
+    found = samples.where(~F.col("metric").isin(*(each.name for each in OF_RECORDS)))
+    return held(found, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms).cache()
 
 
 def plain(samples: DataFrame) -> DataFrame:
@@ -108,21 +158,16 @@ def plain(samples: DataFrame) -> DataFrame:
     return once.where(~F.col("_repeated")).withColumn("value", lone).drop("_repeated")
 
 
-def condensed(samples: DataFrame, *, interval_ms: int) -> DataFrame:
-    """Return the samples of metrics that seldom change as few runs, computed once.
-
-    Shape:   samples and the result as schema.SAMPLES; `held` of both is the same
-    """
-    return settled(merged(samples, gap_ms=GAP_INTERVALS * interval_ms))
-
-
 def settled(frame: DataFrame) -> DataFrame:
     """Compute a small frame, of intervals rather than samples, and go on from its rows.
 
     Spark plans a frame anew wherever it is used, so that plans of plans take it minutes. The rows
     pass through the driver and so outlive an executor, which those of a local checkpoint do not.
     """
-    return frame.sparkSession.createDataFrame(frame.toArrow(), frame.schema)
+    rows = frame.toArrow()
+    made = frame.sparkSession.createDataFrame(rows, frame.schema)
+    # In one place they need no exchange before they are sorted, grouped or joined.
+    return made.coalesce(1) if rows.num_rows <= SMALL_ROWS else made
 
 
 def of(frame: DataFrame, metric: names.Metric) -> DataFrame:
@@ -179,7 +224,7 @@ def merged(samples: DataFrame, *, gap_ms: float) -> DataFrame:
     Of rows that begin at the same time the one with the most samples counts, so that rows that
     were read twice change nothing either.
 
-    Shape:   samples and the result as schema.SAMPLES
+    Shape:   samples and the result as schema.SAMPLES, which may lack labels
     """
     # One sort serves all windows, and only rows at which a run begins, or a series ends, go on.
     in_order = Window.partitionBy("series_id").orderBy("first_ms", F.desc("last_ms"))
@@ -217,7 +262,12 @@ def merged(samples: DataFrame, *, gap_ms: float) -> DataFrame:
             "sample_count": F.coalesce(counted, F.col("sample_count")),
         }
     )
-    return runs.where("_begins").select(*schema.SAMPLES.fieldNames())
+    return runs.where("_begins").select(*_present(schema.SAMPLES.fieldNames(), samples))
+
+
+def _present(names: Iterable[str], samples: DataFrame) -> list[str]:
+    """Return the names without labels if the samples have none."""
+    return [name for name in names if name != "labels" or name in samples.columns]
 
 
 def _edge_of_range(distance: Column, *, gap_ms: float) -> Column:

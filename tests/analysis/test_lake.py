@@ -146,6 +146,28 @@ def test_lake_and_blocks_give_the_samples_of_prometheus(
     assert rows(found) == rows(shown) == rows(stored) != []
 
 
+def test_a_lake_gives_the_runs_of_prometheus(spark: Any, url: str, lake: Lake) -> None:
+    from strandline_analysis.lake import read_lake_runs
+
+    metrics, ranged = lake.metrics, {"start_ms": START_MS + 1000, "end_ms": SLICES[2] + 7}
+    gap_ms = 2.5 * INTERVAL_MS
+    shown = read(spark, lake, url=url, **ranged, gap_ms=gap_ms, slice_ms=SLICE_MS)
+    begin, end = ranged.values()
+    found = read_lake_runs(spark, lake, metrics=metrics, start_ms=begin, end_ms=end, gap_ms=gap_ms)
+    assert rows(found) == rows(shown)
+    assert 0 < found.count() < samples(spark, lake, **ranged).count() / 4
+    few = read_lake_runs(
+        spark,
+        lake,
+        metrics=metrics[:1],
+        start_ms=begin,
+        end_ms=end,
+        gap_ms=gap_ms,
+        columns=["metric", "sample_count"],
+    )
+    assert few.schema.fieldNames() == ["metric", "sample_count"]
+
+
 @pytest.mark.parametrize(
     "options",
     [

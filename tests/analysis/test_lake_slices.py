@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline_analysis.lake_slices import FACTS, Lake, LakeRefused, founded, opened
+from strandline_analysis.lake_slices import FACTS, Lake, LakeRefused, founded, metric_of, opened
 
 MINUTE = 60_000
 START = 1_790_000_000_000
@@ -57,6 +57,27 @@ def test_old_slices_go_and_the_newest_stay(lake: Lake) -> None:
     assert kept.start_ms == BEGIN + 2 * MINUTE
     assert [number for number, folder in folders.items() if folder.exists()] == [2, 3]
     assert kept.trimmed(100 * MINUTE) == kept
+
+
+def test_files_of_a_range_are_those_of_the_slices_that_it_meets(lake: Lake) -> None:
+    for metric in ("a", "b", "other%3Aone"):
+        for number in range(3):
+            folder = lake.samples / f"metric={metric}" / f"slice_ms={BEGIN + number * MINUTE}"
+            folder.mkdir(parents=True)
+            (folder / "part.parquet").touch()
+            (folder / "_SUCCESS").touch()
+
+    def found(*metrics: str, start_ms: int, end_ms: int) -> list[tuple[str, int]]:
+        paths = lake.files(metrics=metrics, start_ms=start_ms, end_ms=end_ms)
+        begins = [int(path.parent.name.removeprefix("slice_ms=")) for path in paths]
+        numbers = [(begin - BEGIN) // MINUTE for begin in begins]
+        return list(zip(map(metric_of, paths), numbers, strict=True))
+
+    assert found("a", start_ms=BEGIN + 1, end_ms=BEGIN + MINUTE) == [("a", 0)]
+    both = found("a", "other:one", start_ms=BEGIN + MINUTE - 1, end_ms=BEGIN + MINUTE + 1)
+    assert both == [("a", 0), ("a", 1), ("other:one", 0), ("other:one", 1)]
+    assert found("b", start_ms=BEGIN + MINUTE, end_ms=BEGIN + 2 * MINUTE) == [("b", 1)]
+    assert found("c", start_ms=BEGIN, end_ms=BEGIN + 3 * MINUTE) == []
 
 
 def test_one_ingest_lands_at_a_time_and_finds_what_the_other_landed(lake: Lake) -> None:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from strandline import names
 from strandline_analysis import catalogue
 from strandline_analysis.read_options import MINUTE_MS
-from strandline_analysis.samples import broker_id, held
+from strandline_analysis.samples import broker_id, steps
 from strandline_analysis.schema import shaped
 
 from .leader_states import EDGES, leader_states
@@ -33,7 +33,7 @@ def isr_churn(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: in
              each broker and window with a change
     Units:   ms
     """
-    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms).cache()
+    facts = steps(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
     edges = _edges(facts, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
     subject = edges.select("*", F.col("replica").alias("broker"), F.lit(True).alias("is_subject"))
     observer = edges.select("*", F.col("leader").alias("broker"), F.lit(False).alias("is_subject"))
@@ -67,7 +67,7 @@ def flapping(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int
     Shape:   samples as schema.SAMPLES, of METRICS; the result as catalogue.FLAPPING
     Units:   ms
     """
-    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms).cache()
+    facts = steps(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
     return flapping_of(_members(facts, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms))
 
 
@@ -110,7 +110,7 @@ def missed_edges(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms:
              for each leader that counted; what it counted before its first scrape is left out
     Units:   ms
     """
-    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms).cache()
+    facts = steps(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
     in_order = Window.partitionBy("series_id").orderBy("first_ms")
     step = F.col("value") - F.lag("value").over(in_order)
     counters = facts.where(F.col("metric").isin(*(each.name for each in COUNTERS)))

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from strandline import names
 from strandline_analysis import catalogue
 from strandline_analysis.run_lengths import GAP_INTERVALS
-from strandline_analysis.samples import broker_id, held, of
+from strandline_analysis.samples import broker_id, of, steps
 from strandline_analysis.schema import shaped
 
 UP: Final = names.Metric(
@@ -39,7 +39,7 @@ def coverage(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int
              target went away, else gap
     Units:   ms
     """
-    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms).cache()
+    facts = steps(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
     return coverage_of(facts, interval_ms=interval_ms, end_ms=end_ms)
 
 
@@ -92,7 +92,7 @@ def restarts(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int
     Shape:   samples as schema.SAMPLES, of METRICS; the result as catalogue.RESTARTS
     Units:   ms
     """
-    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms).cache()
+    facts = steps(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
     return restarts_of(facts)
 
 

@@ -15,7 +15,15 @@ from pyspark.sql import functions as F
 
 from strandline import names
 from strandline_analysis import catalogue
-from strandline_analysis.samples import broker_id, held, of, settled, under_epochs, value_at
+from strandline_analysis.samples import (
+    broker_id,
+    of,
+    settled,
+    shared,
+    steps,
+    under_epochs,
+    value_at,
+)
 from strandline_analysis.schema import shaped
 
 from .coverage import processes
@@ -53,10 +61,11 @@ def elections(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: in
              row for each election within [start_ms, end_ms)
     Units:   ms
     """
-    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms).cache()
+    facts = steps(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
     return elections_of(facts, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
 
 
+@shared
 def elections_of(facts: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) -> DataFrame:
     """Return what `elections` does, of facts as `samples.held` returns them."""
     changes = _changes(leaderships(facts, interval_ms=interval_ms))
@@ -64,7 +73,7 @@ def elections_of(facts: DataFrame, *, interval_ms: int, start_ms: int, end_ms: i
     changes = settled(_with_kinds(changes, facts, interval_ms=interval_ms))
     seen = changes.where(F.col("t_first_new_ms").between(start_ms, end_ms - 1))
     all_elections = seen.unionByName(_unseen(seen))
-    return shaped(all_elections, catalogue.ELECTIONS)
+    return settled(shaped(all_elections, catalogue.ELECTIONS))
 
 
 def failover_quantiles(
@@ -85,7 +94,7 @@ def failover_quantiles(
     ranged = {"interval_ms": interval_ms, "start_ms": start_ms, "end_ms": end_ms}
     found = elections
     if found is None:
-        found = elections_of(held(samples, **ranged).cache(), **ranged)
+        found = elections_of(steps(samples, **ranged), **ranged)
     quantiles = [
         F.expr(f"percentile(no_leader_{bound}_ms, {share})").alias(f"{name}_{bound}_ms")
         for name, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
@@ -105,7 +114,7 @@ def controller_elections(
              catalogue.CONTROLLER_ELECTIONS, one row for each epoch after the first that was seen
     Units:   ms
     """
-    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms).cache()
+    facts = steps(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
     return controller_elections_of(facts, interval_ms=interval_ms)
 
 
@@ -151,7 +160,7 @@ def zombie_leaders(
     Shape:   samples as schema.SAMPLES, of METRICS; the result as catalogue.ZOMBIE_LEADERS
     Units:   ms
     """
-    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms).cache()
+    facts = steps(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
     later = (
         Window.partitionBy(*PARTITION).orderBy("epoch").rowsBetween(1, Window.unboundedFollowing)
     )
@@ -174,6 +183,7 @@ def zombie_leaders(
     return shaped(with_bounds(zombies), catalogue.ZOMBIE_LEADERS)
 
 
+@shared
 def leaderships(facts: DataFrame, *, interval_ms: int) -> DataFrame:
     """Return one row for each leader epoch under which a leader was scraped.
 

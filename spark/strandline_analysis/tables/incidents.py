@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from strandline import names
 from strandline_analysis import catalogue
-from strandline_analysis.samples import broker_id, condensed, held, of, settled
+from strandline_analysis.samples import broker_id, of, settled, steps
 from strandline_analysis.schema import shaped, table
 
 from . import churn, coverage, elections, isr_sizes, watermarks
@@ -62,8 +62,7 @@ def incidents(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: in
     Units:   ms
     """
     ranged = {"interval_ms": interval_ms, "start_ms": start_ms, "end_ms": end_ms}
-    steps = samples.where(F.col("metric").isin(*(each.name for each in STEPS)))
-    facts = settled(held(condensed(steps, interval_ms=interval_ms), **ranged))
+    facts = steps(samples, **ranged)
     replicas = (
         of(facts, names.PARTITION_ISR_MEMBER)
         .groupBy(F.col("replica").alias("broker"))
@@ -131,7 +130,7 @@ def episodes(
     ranged: dict[str, Any] = {"interval_ms": interval_ms, "start_ms": start_ms, "end_ms": end_ms}
     told = (*isr_sizes.GAUGES, names.PARTITION_ISR_MEMBER)
     states = leader_states(facts, told, **ranged)
-    sizes = settled(isr_sizes.sizes_of(states))
+    sizes = isr_sizes.sizes_of(states)
     small, smaller = (
         isr_sizes.episodes_of(states, sizes, table=table, end_ms=end_ms, merge_gap_ms=NEAR_MS)
         for table in (catalogue.UR_EPISODES, catalogue.UMI_EPISODES)

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from strandline import names
 from strandline_analysis import catalogue
-from strandline_analysis.samples import held
+from strandline_analysis.samples import steps
 from strandline_analysis.schema import shaped
 
 from .leader_states import EDGES, leader_states, with_bounds
@@ -24,8 +24,7 @@ def isr_intervals(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms
              each replica disjoint, in order, without holes over [start_ms, end_ms)
     Units:   ms
     """
-    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
-    facts = facts.drop("labels").cache()
+    facts = steps(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
     states = leader_states(
         facts, METRICS[:1], interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms
     )

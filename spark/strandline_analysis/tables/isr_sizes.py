@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from strandline import names
 from strandline_analysis import catalogue
 from strandline_analysis.catalogue import Table
-from strandline_analysis.samples import held, of, settled
+from strandline_analysis.samples import of, settled, shared, steps
 from strandline_analysis.schema import shaped
 
 from .leader_states import EDGES, leader_states, with_bounds
@@ -43,12 +43,12 @@ def isr_size_intervals(
              each partition disjoint, in order, without holes over [start_ms, end_ms)
     Units:   ms
     """
-    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
-    facts = facts.drop("labels").cache()
+    facts = steps(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
     states = leader_states(facts, GAUGES, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
     return shaped(with_bounds(sizes_of(states)), catalogue.ISR_SIZE_INTERVALS)
 
 
+@shared
 def sizes_of(states: DataFrame) -> DataFrame:
     """Lay the intervals of the three gauges over each other.
 
@@ -60,7 +60,7 @@ def sizes_of(states: DataFrame) -> DataFrame:
         of(states, gauge).select(*PARTITION, F.col("value").cast("int").alias(name), *edges)
         for gauge, name in zip(GAUGES, SIZES, strict=True)
     )
-    return _merged(_overlap(_overlap(size, replicas, "replicas"), min_isr, "min_isr"))
+    return settled(_merged(_overlap(_overlap(size, replicas, "replicas"), min_isr, "min_isr")))
 
 
 def _overlap(left: DataFrame, right: DataFrame, name: str) -> DataFrame:
@@ -124,11 +124,10 @@ def _episodes(
              and ends with known bad time
     Units:   ms
     """
-    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
-    facts = facts.drop("labels").cache()
+    facts = steps(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
     told = (*GAUGES, names.PARTITION_ISR_MEMBER)
     states = leader_states(facts, told, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
-    sizes = settled(sizes_of(states))
+    sizes = sizes_of(states)
     return episodes_of(states, sizes, table=table, end_ms=end_ms, merge_gap_ms=merge_gap_ms)
 
 

@@ -18,7 +18,14 @@ from strandline import names
 from strandline.names import Metric
 from strandline_analysis import schema
 from strandline_analysis.run_lengths import GAP_INTERVALS
-from strandline_analysis.samples import SERIES_KEY, broker_id, settled, under_epochs, value_at
+from strandline_analysis.samples import (
+    SERIES_KEY,
+    broker_id,
+    settled,
+    shared,
+    under_epochs,
+    value_at,
+)
 
 EDGES: Final = (
     names.PARTITION_LEADER_EPOCH,
@@ -44,6 +51,7 @@ two else those at the start. replica is null for gauges of a whole partition.
 SUBJECT: Final = ("metric", "topic", "partition", "replica")
 
 
+@shared
 def leader_states(
     facts: DataFrame, gauges: Sequence[Metric], *, interval_ms: int, start_ms: int, end_ms: int
 ) -> DataFrame:

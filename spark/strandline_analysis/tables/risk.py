@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from strandline import names
 from strandline_analysis import catalogue
-from strandline_analysis.samples import SERIES_KEY, broker_id, held, settled
+from strandline_analysis.samples import SERIES_KEY, broker_id, settled, steps
 from strandline_analysis.schema import shaped
 
 from . import elections, isr_sizes, watermarks
@@ -41,9 +41,9 @@ def data_at_risk(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms:
     Units:   ms, offsets, bytes
     """
     ranged = {"interval_ms": interval_ms, "start_ms": start_ms, "end_ms": end_ms}
-    facts = held(samples, **ranged).cache()
+    facts = steps(samples, **ranged)
     sizes = isr_sizes.sizes_of(leader_states(facts, isr_sizes.GAUGES, **ranged))
-    scrapes = watermarks.leader_scrapes(samples, **ranged).cache()
+    scrapes = watermarks.leader_scrapes(samples, **ranged)
     elected = elections.elections_of(facts, **ranged)
     return exposures_of(samples, sizes=sizes, scrapes=scrapes, elected=elected, end_ms=end_ms)
 

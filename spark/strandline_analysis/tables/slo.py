@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from strandline_analysis import catalogue
 from strandline_analysis.read_options import HOUR_MS
-from strandline_analysis.samples import held, settled
+from strandline_analysis.samples import settled, steps
 from strandline_analysis.schema import shaped
 
 from . import elections, isr_sizes, risk, watermarks
@@ -44,11 +44,11 @@ def slo(
     Units:   ms, shares of 1
     """
     ranged = {"interval_ms": interval_ms, "start_ms": start_ms, "end_ms": end_ms}
-    facts = held(samples, **ranged).cache()
-    sizes = settled(isr_sizes.sizes_of(leader_states(facts, isr_sizes.GAUGES, **ranged)))
+    facts = steps(samples, **ranged)
+    sizes = isr_sizes.sizes_of(leader_states(facts, isr_sizes.GAUGES, **ranged))
     high = F.col("no_leader_high_ms")
-    every = settled(elections.elections_of(facts, **ranged))
-    scrapes = watermarks.leader_scrapes(samples, **ranged).cache()
+    every = elections.elections_of(facts, **ranged)
+    scrapes = watermarks.leader_scrapes(samples, **ranged)
     elected = every.where(high.isNotNull())
     gone = elected.select(
         *(F.col(name).alias(f"_{name}") for name in PARTITION),

@@ -16,7 +16,7 @@ from strandline.names import Metric
 from strandline_analysis import catalogue
 from strandline_analysis.read_options import MINUTE_MS
 from strandline_analysis.run_lengths import GAP_INTERVALS
-from strandline_analysis.samples import SERIES_KEY, broker_id, held, of, plain
+from strandline_analysis.samples import SERIES_KEY, broker_id, of, plain, shared, steps
 from strandline_analysis.schema import shaped
 
 from .elections import leaderships
@@ -155,16 +155,12 @@ def hw_regressions(
     return shaped(fallen, catalogue.HW_REGRESSIONS)
 
 
+@shared
 def leader_scrapes(
     samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int
 ) -> DataFrame:
     """Return the scrapes of each partition's true leader: SCRAPE, epoch, leo and hw."""
-    facts = held(
-        samples.where(F.col("metric").isin(*(each.name for each in LEADERSHIP))),
-        interval_ms=interval_ms,
-        start_ms=start_ms,
-        end_ms=end_ms,
-    )
+    facts = steps(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
     later = Window.partitionBy(*PARTITION).orderBy("epoch")
     later = later.rowsBetween(1, Window.unboundedFollowing)
     led = leaderships(facts, interval_ms=interval_ms).select(
@@ -181,7 +177,7 @@ def leader_scrapes(
         F.col("superseded_ms").isNull() | (at < F.col("superseded_ms"))
     )
     pairs = ends.join(marks, list(SCRAPE)).join(led, list(SERIES_KEY)).where(counts)
-    return pairs.select(*SCRAPE, "epoch", "leo", "hw")
+    return pairs.select(*SCRAPE, "epoch", "leo", "hw").cache()
 
 
 def values_of(samples: DataFrame, metric: Metric, into: str, *more: str) -> DataFrame:

@@ -1,0 +1,65 @@
+"""Spark's settings for tables of few rows, of which plans take longer than the rows.
+
+Called by `job`; changes no result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+FEW_ROWS: Final = 200_000
+"""So many rows one task takes through a plan that is not compiled before the compiler would end."""
+PLANS_OF_FEW: Final = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
+
+@contextmanager
+def plans_for(spark: SparkSession, rows: int) -> Iterator[None]:
+    """Plan what happens within for so many rows, and as before afterwards."""
+    if rows > FEW_ROWS:
+        yield
+        return
+    before = {name: spark.conf.get(name) for name in PLANS_OF_FEW}
+    try:
+        for name, value in PLANS_OF_FEW.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+def gathered(frame: DataFrame, rows: int) -> DataFrame:
+    """Return few rows in one place, where they need no exchange, and many as they are."""
+    return frame.coalesce(1) if rows <= FEW_ROWS else frame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much was read."""
+
+    runs: int
+    samples: int
+    """Those that the runs stand for. Tables of single samples have about as many."""
+
+
+def size_of(rows: DataFrame) -> Size:
+    """Count runs, or single samples.
+
+    Shape:   rows as schema.SAMPLES, cached, since all of them are counted
+    """
+    counts = (F.count("*").alias("runs"), F.coalesce(F.sum("sample_count"), F.lit(0)).alias("of"))
+    # Counting is too little work for Java to compile, however many there are.
+    with plans_for(rows.sparkSession, 0):
+        (found,) = rows.agg(*counts).collect()
+    return Size(runs=found["runs"], samples=found["of"])

@@ -1,0 +1,82 @@
+"""Tables are planned for as many rows as they are made of, however few scrapes there were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from bench.histories.plan import FaultKind, Plan, planned
+from strandline_analysis.catalogue import TABLES
+from strandline_analysis.lake_slices import opened
+from strandline_analysis.stopwatch import Stopwatch
+from strandline_analysis.task import Task
+
+pytestmark = pytest.mark.processes
+
+SETTING = "spark.sql.shuffle.partitions"
+OF_MANY = "3"
+INTERVAL_MS = 5_000
+LENGTH_MS = 600_000
+SCRAPES_MAX = 600
+"""More than there are of all targets, and less than the runs of the brokers' series."""
+
+
+@pytest.fixture
+def session(spark: Any) -> Iterator[Any]:
+    """Provide the session with a setting for many rows."""
+    before = spark.conf.get(SETTING)
+    spark.conf.set(SETTING, OF_MANY)
+    yield spark
+    spark.conf.set(SETTING, before)
+
+
+@pytest.fixture(scope="module")
+def task(packages: str, tmp_path_factory: pytest.TempPathFactory) -> Task:
+    """Return a task over a lake of ten minutes."""
+    from bench.histories.written import write
+
+    assert packages
+    plan = planned(
+        Plan(cluster="blue", seed=3, length_ms=LENGTH_MS, topics=3, partitions=4),
+        [FaultKind.KILL],
+    )
+    folder = tmp_path_factory.mktemp("few")
+    write([plan], folder, interval_ms=INTERVAL_MS, slice_ms=LENGTH_MS, text=False)
+    lake = opened(folder / "lake")
+    return Task(start_ms=plan.start_ms, end_ms=plan.end_ms, out=folder / "out", lake=lake)
+
+
+def settings_of_tables(session: Any, task: Task, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Run the job with tables that tell how they are planned; return the setting of each."""
+    from strandline_analysis import job
+    from strandline_analysis.outcome import NO_DATA
+    from strandline_analysis.schema import struct
+    from strandline_analysis.tables import ANALYSES, Analysis
+
+    found = {}
+
+    def spied(name: str) -> Analysis:
+        def make(samples: Any, **_: Any) -> Any:
+            found[name] = samples.sparkSession.conf.get(SETTING)
+            return samples.sparkSession.createDataFrame([], struct(TABLES[name]))
+
+        given = ANALYSES[name]
+        return Analysis(make=make, metrics=given.metrics, plain=given.plain)
+
+    monkeypatch.setattr(job, "ANALYSES", {name: spied(name) for name in job.REPORTED})
+    assert job.analyse(session, task, Stopwatch()) == NO_DATA
+    assert session.conf.get(SETTING) == OF_MANY
+    return found
+
+
+def test_rows_are_counted_not_scrapes(
+    session: Any, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from strandline_analysis import few_rows, job
+
+    assert set(settings_of_tables(session, task, monkeypatch).values()) == {"1"}
+    monkeypatch.setattr(few_rows, "FEW_ROWS", SCRAPES_MAX)
+    monkeypatch.setattr(job, "FEW_ROWS", SCRAPES_MAX)
+    assert set(settings_of_tables(session, task, monkeypatch).values()) == {OF_MANY}
