@@ -7,16 +7,20 @@ analysis and Java.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bench.histories import packages, scores
 from bench.histories.plan import Plan, planned
 from strandline_analysis.html_report.words import counted
 from strandline_cli import tables
 from strandline_cli.progress import steps_shown
+
+if TYPE_CHECKING:
+    from bench.histories.seen import Seen
 
 SLICE_MS: Final = 3_600_000
 CORES: Final = 2
@@ -25,12 +29,13 @@ ROOT_CAUSES: Final = "incidents"
 GOOD: Final = 0.95
 COLUMNS: Final = (
     *("table", "true", "found", "precision", "recall", "worst duration error"),
-    *("missed edges", "between scrapes", "known"),
+    *("missed edges", "between scrapes", "never shown", "known"),
 )
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
-Scorer = Callable[[Iterable[Row], Iterable[Row]], scores.Score]
+Scorer = Callable[..., scores.Score]
+"""Called with the rows of a table and the true ones."""
 
 
 def scorers(interval_ms: int) -> dict[str, Scorer]:
@@ -59,7 +64,7 @@ def scorers(interval_ms: int) -> dict[str, Scorer]:
             events, key=("epoch",), at="at_ms", same=("new_controller",)
         ),
         "zombie_leaders": partial(episodes, key=(*partition, "broker", "epoch")),
-        "replication_throughput": partial(
+        THROUGHPUT: partial(
             events,
             key=("broker", "topic", "minute_ms", "flow"),
             at="minute_ms",
@@ -72,6 +77,10 @@ def scorers(interval_ms: int) -> dict[str, Scorer]:
     }
 
 
+THROUGHPUT: Final = "replication_throughput"
+"""The table whose truth depends on when scrapes were: they cut a minute off."""
+SHOWN_IN_PART: Final = frozenset({"zombie_leaders", "truncations", "data_at_risk"})
+"""Tables of what may have happened while nobody was scraped."""
 UNBRIDGED: Final = frozenset({"ur_episodes", "umi_episodes", "at_min_isr"})
 """Tables that take episodes close together for one, which the truth does not."""
 SCORED: Final = (*scorers(1), ROOT_CAUSES)
@@ -155,7 +164,25 @@ def of_table(name: str, rows: Rows, true: Rows, *, plan: Plan, interval_ms: int)
     """Return the score of one table; for incidents the truth are the faults of the plan."""
     if name == ROOT_CAUSES:
         return scores.root_causes(rows, true, settle_ms=plan.settle_ms)
-    return scorers(interval_ms)[name](rows, true)
+    seen = _seen(plan, interval_ms)
+    shown_true, scorer = seen.truth(name, true), scorers(interval_ms)[name]
+    if name in SHOWN_IN_PART:
+        found = scorer(rows, shown_true, can_show=partial(seen.can_show, name))
+    else:
+        found = scorer(rows, shown_true)
+    if name == THROUGHPUT:
+        key = ("broker", "topic", "minute_ms")
+        told = {tuple(row[each] for each in key) for row in shown_true}
+        missing = sum(tuple(row[each] for each in key) not in told for row in true)
+        found = replace(found, unseen=missing)
+    return found
+
+
+@cache
+def _seen(plan: Plan, interval_ms: int) -> Seen:
+    from .histories.seen import Seen  # noqa: PLC0415 - after its packages
+
+    return Seen(plan, interval_ms=interval_ms)
 
 
 def show(found: Mapping[str, scores.Score]) -> None:
@@ -183,6 +210,7 @@ def shown(name: str, found: scores.Score) -> tuple[str, ...]:
         f"{found.worst_duration_error_ms} ms",
         str(found.missed_edges),
         str(found.missed_between_scrapes),
+        str(found.unseen),
         f"{found.coverage:.1%}" if found.total_ms else "",
     )
 

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 Row = Mapping[str, Any]
+CanShow = Callable[[Row], bool]
+"""Whether a scrape could show a row of the truth."""
 IOU_MIN: Final = 0.8
 """Share of their union that two intervals have in common at least, to be the same one."""
 
@@ -37,6 +39,8 @@ class Score:
     """Changes in known time that the table has not within a scrape interval."""
     missed_between_scrapes: int = 0
     """Those of them beside a state that lasted less than a scrape interval."""
+    unseen: int = 0
+    """Rows of the truth that no scrape could show, and that are not among the expected ones."""
     late_edges: int = 0
     """Edges of the table that lie outside of their own stated error."""
     wrong_ms: int = 0
@@ -68,6 +72,11 @@ class Score:
         )
 
 
+def always(_: Row) -> bool:
+    """Tell that scrapes could show a row."""
+    return True
+
+
 def states(
     table: Iterable[Row], truth: Iterable[Row], *, key: Sequence[str], value: str, interval_ms: int
 ) -> Score:
@@ -86,7 +95,12 @@ def states(
 
 
 def episodes(
-    table: Iterable[Row], truth: Iterable[Row], *, key: Sequence[str], interval_ms: int
+    table: Iterable[Row],
+    truth: Iterable[Row],
+    *,
+    key: Sequence[str],
+    interval_ms: int,
+    can_show: CanShow = always,
 ) -> Score:
     """Score a table that tells when something was so; where it has no row, it was not.
 
@@ -100,11 +114,15 @@ def episodes(
         errors = [abs(_length(row) - _length(other)) for row, other in pairs]
         matched = {id(other) for _, other in pairs}
         missed = [other for other in expected if id(other) not in matched]
+        unseen = len(missed)
+        missed = [other for other in missed if can_show(other)]
+        unseen -= len(missed)
         short = sum(_length(other) < interval_ms for other in missed)
         score = Score(
             found=len(rows),
-            expected=len(expected),
+            expected=len(expected) - unseen,
             matched=len(pairs),
+            unseen=unseen,
             worst_duration_error_ms=max(errors, default=0),
             missed_edges=2 * len(missed),
             missed_between_scrapes=2 * short,
@@ -122,6 +140,7 @@ def events(
     interval_ms: int,
     same: Sequence[str] = (),
     bounds: tuple[str, str] | None = None,
+    can_show: CanShow = always,
 ) -> Score:
     """Score a table of moments: a row matches if key, time and the columns `same` agree.
 
@@ -146,12 +165,15 @@ def events(
         if bounds is not None and row[bounds[0]] is not None:
             low, high = (row[name] for name in bounds)
             worst = max(worst, low - other[bounds[0]], other[bounds[1]] - high)
+    missed = true.keys() - found.keys()
+    unseen = sum(not can_show(true[subject]) for subject in missed)
     return Score(
         found=len(found),
-        expected=len(true),
+        expected=len(true) - unseen,
         matched=matched,
+        unseen=unseen,
         worst_duration_error_ms=worst,
-        missed_edges=len(true.keys() - found.keys()),
+        missed_edges=len(missed) - unseen,
         late_edges=late,
     )
 
@@ -179,8 +201,8 @@ def root_causes(incidents: Iterable[Row], faults: Iterable[Row], *, settle_ms: i
 
 def _states_of(rows: list[Row], truth: list[Row], *, value: str, interval_ms: int) -> Score:
     known = [row for row in rows if row[value] is not None]
-    spans = _united([(row["start_ms"], row["end_ms"]) for row in known])
-    expected = _clipped(truth, spans)
+    spans = united([(row["start_ms"], row["end_ms"]) for row in known])
+    expected = clipped(truth, spans)
     pairs = _matched(known, expected, interval_ms=interval_ms, value=value)
     wrong = 0
     for row in known:
@@ -246,7 +268,7 @@ def _agree(row: Row, other: Row, interval_ms: int) -> bool:
     return bool(max(begin, end) <= interval_ms or common >= IOU_MIN * union)
 
 
-def _clipped(truth: Sequence[Row], spans: Sequence[tuple[int, int]]) -> list[Row]:
+def clipped(truth: Sequence[Row], spans: Sequence[tuple[int, int]]) -> list[Row]:
     """Return the parts of true rows that lie in known time."""
     parts: list[Row] = []
     for row in truth:
@@ -257,7 +279,8 @@ def _clipped(truth: Sequence[Row], spans: Sequence[tuple[int, int]]) -> list[Row
     return parts
 
 
-def _united(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def united(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the same times as disjoint spans in order."""
     united: list[tuple[int, int]] = []
     for begin, end in sorted(spans):
         if united and begin <= united[-1][1]:

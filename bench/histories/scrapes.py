@@ -61,6 +61,11 @@ class Scraper:
             reached = [how == Scrape.SAMPLES for _, how in tried]
             self._reached.append(np.array(reached, bool))
 
+    def successes(self, broker: int) -> list[int]:
+        """Return when scrapes of a broker got samples, in ms."""
+        times: list[int] = self._attempts[broker][self._reached[broker]].tolist()
+        return times
+
     def sampled(self, signal: Signal) -> SampledSeries:
         """Return what the scrapes show of one series."""
         at, reached = self._attempts[signal.broker], self._reached[signal.broker]

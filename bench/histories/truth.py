@@ -107,6 +107,8 @@ def of_topic(cluster: ClusterHistory, histories: Sequence[PartitionHistory]) -> 
                 if first < last:
                     records += sum(line.before(last) - line.at(first) for line in lines)
             resets = sum(begin <= span.from_ms < end for span in spans)
+            if not records and not resets:
+                continue
             yield (
                 "replication_throughput",
                 {
@@ -293,7 +295,7 @@ def _data_at_risk(plan: Plan, history: PartitionHistory) -> Iterator[Named]:
                 "hw_end": hw_end,
                 "offsets": hw_end - hw_start,
                 "bytes": float((hw_end - hw_start) * RECORD_BYTES),
-                "exposed_ms": end - start,
+                "exposed_ms": (plan.end_ms if gone else end) - start,
                 "recovered": following is not None and not gone,
                 "lost": min(lost, hw_end - hw_start),
             },

@@ -91,9 +91,10 @@ READ: Final[dict[str, str]] = {
         "copy from each other."
     ),
     "truncations": (
-        "At {at_ms} broker {broker} cut the log of {topic}-{partition} back from {leo_from} to "
-        "{leo_to}, at least {records_low} records, to agree with the leader of epoch "
-        "{leader_epoch}. Without an unclean election none of them had been acknowledged by all."
+        "The scrape of broker {broker} at {at_ms} shows that it cut at least {records_low} records "
+        "off the log of {topic}-{partition}, to agree with the leader of epoch {leader_epoch}. The "
+        "log ended at {leo_from} at the scrape before, at {leo_to} at this one. Without an unclean "
+        "election none of them had been acknowledged by all."
     ),
     "data_at_risk": (
         "From {start_ms} to {end_ms} broker {leader} alone held what it committed for "
@@ -181,8 +182,8 @@ UNKNOWN: Final[dict[str, str]] = {
         "`records` or `topic` is null where brokers do not count them."
     ),
     "truncations": (
-        "`records_low` is a lower bound: a log that was cut and grew again between two scrapes "
-        "shows the difference alone, or nothing."
+        "A log that was cut and has grown again since ends higher than before: the broker's "
+        "counter tells of it. Without it only the difference is seen, or nothing."
     ),
     "data_at_risk": (
         "`recovered` false with `lost` 0 means that no scrape saw a second replica catch up before "

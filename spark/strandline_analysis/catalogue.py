@@ -342,8 +342,8 @@ TRUNCATIONS: Final = _table(
     broker        integer  broker id
     at_ms         long     ms since 1970
     at_err_ms     long     ms
-    leo_from      long     offset
-    leo_to        long     offset
+    leo_from      long     offset, log end at the scrape before
+    leo_to        long     offset, log end at this scrape
     records_low   long     offsets cut off, at least
     leader_epoch  long     version of the leadership that it obeyed then
     """,

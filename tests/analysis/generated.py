@@ -20,7 +20,7 @@ from tests.analysis.timeline import INTERVAL_MS, bits_of
 START_MS = 1_790_000_040_000
 """The begin of a minute, so that tables of minutes begin with a whole one."""
 UP = "up"
-COUNTERS = ("shrinks", "expands", "records", "bytes", "in", "out")
+COUNTERS = ("shrinks", "expands", "records", "bytes", "in", "out", "diverged", "outrun")
 Labels = tuple[tuple[str, str], ...]
 History = dict[Labels, list[tuple[int, float | None]]]
 """By labels: (time in ms, value) in order of time; None is a stale marker."""
@@ -93,9 +93,7 @@ class DrawnCluster:
                 for replica in self.replicas:
                     replica.scraped = True
             case "cut":
-                replica = self.replicas[self.chance.randrange(3)]
-                replica.end = max(0, replica.end - self.chance.randrange(1, 30))
-                replica.high = min(replica.high, replica.end)
+                self._cut(self.replicas[self.chance.randrange(3)])
             case "settings":
                 self.min_isr = self.chance.choice([1, 2, 3])
             case _:
@@ -148,6 +146,9 @@ class DrawnCluster:
             size = (replica.end - begin) * (60 + broker) + replica.end % 3
             yield row(names.PARTITION_LOG_START_OFFSET, begin, **of)
             yield row(names.PARTITION_LOG_SIZE_BYTES, size, **of)
+        for reason in ("diverged", "outrun"):
+            if counted[reason]:
+                yield row(names.TRUNCATED_RECORDS_TOTAL, counted[reason], **of, reason=reason)
         if not replica.leads:
             return
         yield row(names.PRODUCED_RECORDS_TOTAL, counted["records"], **of_topic)
@@ -169,6 +170,14 @@ class DrawnCluster:
                 self.caught_up[other] = now_ms
             caught_up = names.REPLICA_LAST_CAUGHT_UP_TIMESTAMP_SECONDS
             yield row(caught_up, self.caught_up[other] / 1000, **of_other)
+
+    def _cut(self, replica: Replica) -> None:
+        lost = min(self.chance.randrange(1, 30), replica.end)
+        replica.end -= lost
+        replica.high = min(replica.high, replica.end)
+        # Some logs fall without a word.
+        if lost % 3:
+            replica.counted["diverged" if lost % 2 else "outrun"] += lost
 
     def _restart(self, broker: int, now_ms: int) -> None:
         self.replicas[broker] = Replica(

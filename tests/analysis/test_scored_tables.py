@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench.histories import scores
-from bench.histories.plan import FaultKind, Plan, planned
+from bench.histories.plan import Plan, planned
 from strandline_analysis.lake_slices import opened
 from strandline_analysis.stopwatch import Stopwatch
 
@@ -103,24 +103,11 @@ def test_elections_agree_with_the_truth(folder: Path, out: Path) -> None:
 
 
 def test_times_without_a_leader_lie_within_their_bounds(folder: Path, out: Path) -> None:
-    cuts = [fault for fault in PLAN.faults if fault.kind == FaultKind.CUT]
-    # A leader that was cut off and is scraped once more before it obeys seems to have led
-    # all the time; docs/acceptance/analysis.md has that as a promise that is not kept.
-    back = {
-        (zombie["topic"], zombie["partition"], zombie["newer_epoch"])
-        for zombie in truth(folder, "zombie_leaders")
-        if any(cut.at_ms < zombie["start_ms"] < cut.until_ms for cut in cuts)
-    }
-
-    def others(found: Rows) -> Rows:
-        return [row for row in found if (row["topic"], row["partition"], row["epoch"]) not in back]
-
-    score = of_elections(others(rows(out, "elections")), others(truth(folder, "elections")))
-    print("elections of leaders that were not cut off:", score)
+    score = of_elections(rows(out, "elections"), truth(folder, "elections"))
+    print("elections:", score)
     assert score.expected > 30
     assert score.matched == score.expected
-    # The last scrape of a leader may be one interval before its end.
-    assert score.worst_duration_error_ms <= INTERVAL_MS
+    assert score.worst_duration_error_ms == 0
 
 
 def test_the_root_cause_is_first_in_the_incidents(folder: Path, out: Path) -> None:

@@ -89,6 +89,26 @@ def test_episodes_match_by_what_they_have_in_common() -> None:
     assert scores.episodes([], truth, key=KEY, interval_ms=1).missed_edges == 2
 
 
+def test_what_no_scrape_could_show_is_not_expected_but_counted() -> None:
+    truth = [
+        {"replica": 1, "start_ms": at, "end_ms": at + 5_000, "at_ms": at}
+        for at in (10_000, 20_000, 30_000)
+    ]
+
+    def can_show(row: Row) -> bool:
+        return bool(row["start_ms"] == 30_000)
+
+    asked: dict[str, Any] = {"interval_ms": INTERVAL_MS, "can_show": can_show}
+    for score in (
+        scores.episodes(truth[:1], truth, key=KEY, **asked),
+        scores.events(truth[:1], truth, key=("at_ms",), at="at_ms", **asked),
+    ):
+        # The first was found all the same; the third could have been.
+        assert (score.matched, score.expected, score.unseen) == (1, 2, 1)
+        assert score.precision == 1
+    assert scores.episodes(truth, truth, key=KEY, interval_ms=INTERVAL_MS).unseen == 0
+
+
 ELECTION = {
     "epoch": 2,
     "t_first_new_ms": 10_000,

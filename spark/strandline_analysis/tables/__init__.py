@@ -65,7 +65,9 @@ ANALYSES: Final[Mapping[str, Analysis]] = {
     "replication_throughput": Analysis(
         make=throughput.replication_throughput, metrics=throughput.METRICS
     ),
-    "truncations": Analysis(make=throughput.truncations, metrics=throughput.TRUNCATION_METRICS),
+    "truncations": Analysis(
+        make=throughput.truncations, metrics=throughput.TRUNCATION_METRICS, plain=True
+    ),
     "coverage": Analysis(make=coverage.coverage, metrics=coverage.METRICS),
     "restarts": Analysis(make=coverage.restarts, metrics=coverage.METRICS),
     **{

@@ -68,7 +68,8 @@ def elections(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: in
 @shared
 def elections_of(facts: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) -> DataFrame:
     """Return what `elections` does, of facts as `samples.held` returns them."""
-    changes = _changes(leaderships(facts, interval_ms=interval_ms))
+    led = settled(_led(facts))
+    changes = _changes(_leaderships(led, facts, interval_ms=interval_ms), led)
     changes = settled(_with_restarts(changes, facts))
     changes = settled(_with_kinds(changes, facts, interval_ms=interval_ms))
     seen = changes.where(F.col("t_first_new_ms").between(start_ms, end_ms - 1))
@@ -193,16 +194,11 @@ def leaderships(facts: DataFrame, *, interval_ms: int) -> DataFrame:
     Returns: PARTITION, epoch, pod, instance, first_ms and last_ms (scrapes as leader),
         hold_end_ms, end_reason, t_first_new_ms and t_first_new_err_ms
     """
-    leading = of(facts, names.PARTITION_IS_LEADER).where(F.col("value") > 0)
-    first, last = F.greatest("first_ms", "epoch_first_ms"), F.least("last_ms", "epoch_last_ms")
-    epoch_ended = F.col("epoch_last_ms") < F.col("last_ms")
-    reason = F.when(epoch_ended, F.col("epoch_reason")).otherwise(F.col("end_reason"))
-    hold_end = F.least("hold_end_ms", "epoch_end_ms")
-    paired = under_epochs(leading, facts).where(first <= last)
-    seen = paired.withColumns(
-        {"first_ms": first, "last_ms": last, "hold_end_ms": hold_end, "end_reason": reason}
-    )
-    whole = seen.groupBy(*PARTITION, "epoch").agg(
+    return _leaderships(_led(facts), facts, interval_ms=interval_ms)
+
+
+def _leaderships(led: DataFrame, facts: DataFrame, *, interval_ms: int) -> DataFrame:
+    whole = led.groupBy(*PARTITION, "epoch").agg(
         F.min_by("pod", "first_ms").alias("pod"),
         F.min_by("instance", "first_ms").alias("instance"),
         F.min("first_ms").alias("first_ms"),
@@ -219,26 +215,66 @@ def leaderships(facts: DataFrame, *, interval_ms: int) -> DataFrame:
     return settled(dated.withColumns({"t_first_new_ms": begun, "t_first_new_err_ms": error}))
 
 
-def _changes(leaderships: DataFrame) -> DataFrame:
-    """Return one row for each leadership that follows another."""
+def _led(facts: DataFrame) -> DataFrame:
+    """Return the runs of scrapes in which a broker showed itself as the leader of an epoch."""
+    leading = of(facts, names.PARTITION_IS_LEADER).where(F.col("value") > 0)
+    first, last = F.greatest("first_ms", "epoch_first_ms"), F.least("last_ms", "epoch_last_ms")
+    epoch_ended = F.col("epoch_last_ms") < F.col("last_ms")
+    reason = F.when(epoch_ended, F.col("epoch_reason")).otherwise(F.col("end_reason"))
+    hold_end = F.least("hold_end_ms", "epoch_end_ms")
+    paired = under_epochs(leading, facts).where(first <= last)
+    return paired.withColumns(
+        {"first_ms": first, "last_ms": last, "hold_end_ms": hold_end, "end_reason": reason}
+    )
+
+
+def _changes(leaderships: DataFrame, led: DataFrame) -> DataFrame:
+    """Return one row for each leadership that follows another.
+
+    Until when the old leader led is told by its last scrape as leader before the new one began: a
+    broker that was cut off may show itself as the leader again afterwards. If it showed itself
+    without a gap from before that moment to after it, it led until then. If it was first seen
+    afterwards, nothing is known but when it began.
+    """
     in_order = Window.partitionBy(*PARTITION).orderBy("epoch")
-    before = ("epoch", "pod", "instance", "last_ms", "hold_end_ms", "end_reason")
+    before = ("epoch", "pod", "instance", "t_first_new_ms")
     old = {f"old_{name}": F.lag(name).over(in_order) for name in before}
     pairs = leaderships.withColumns(old).where(F.col("old_epoch").isNotNull())
     begun, error = F.col("t_first_new_ms"), F.col("t_first_new_err_ms")
-    last_old = F.least(F.col("old_last_ms"), begun)
-    low = F.greatest(begun - error - F.col("old_hold_end_ms"), F.lit(0))
+    key = [*PARTITION, "epoch"]
+    runs = led.select(
+        *PARTITION,
+        F.col("epoch").alias("old_epoch"),
+        F.col("first_ms").alias("led_first_ms"),
+        F.struct("last_ms", "hold_end_ms", "end_reason").alias("run"),
+    )
+    shown = (
+        pairs.select(*key, "old_epoch", "t_first_new_ms")
+        .join(runs, [*PARTITION, "old_epoch"])
+        .where(F.col("led_first_ms") <= begun)
+        .groupBy(*key)
+        .agg(F.max("run").alias("old"))
+    )
+    ran_on = F.coalesce(F.col("old.last_ms") > begun, F.lit(True))
+    last_old = F.least(F.coalesce(F.col("old.last_ms"), F.col("old_t_first_new_ms")), begun)
+    hold_end = F.coalesce(F.col("old.hold_end_ms"), begun)
+    low = F.greatest(begun - error - hold_end, F.lit(0))
     skipped = F.col("epoch") > F.col("old_epoch") + 1
-    return pairs.withColumns(
-        {
-            "old_leader": F.when(~skipped, broker_id("old_pod")),
-            "new_leader": broker_id("pod"),
-            "t_last_old_ms": last_old,
-            "no_leader_low_ms": F.when(skipped, 0).otherwise(low),
-            "no_leader_high_ms": F.greatest(begun - last_old, F.lit(0)),
-            "cause": _looked_up(CAUSES, F.col("old_end_reason")),
-            "observed": F.lit(True),
-        }
+    reason = F.when(ran_on, "change").otherwise(F.col("old.end_reason"))
+    return (
+        pairs.join(shown, key, "left")
+        .withColumns(
+            {
+                "old_leader": F.when(~skipped, broker_id("old_pod")),
+                "new_leader": broker_id("pod"),
+                "t_last_old_ms": last_old,
+                "no_leader_low_ms": F.when(skipped, 0).otherwise(low),
+                "no_leader_high_ms": F.greatest(begun - last_old, F.lit(0)),
+                "cause": _looked_up(CAUSES, reason),
+                "observed": F.lit(True),
+            }
+        )
+        .drop("old")
     )
 
 
@@ -246,7 +282,8 @@ def _with_restarts(changes: DataFrame, facts: DataFrame) -> DataFrame:
     """Let the cause be restart where the old leader's process ended before the new one led."""
     begun = processes(facts).where(F.col("old_start_ms").isNotNull())
     others = begun.select(F.col("pod").alias("old_pod"), F.col("new_start_ms").alias("began_ms"))
-    between = (F.col("began_ms") > F.col("old_last_ms")) & (F.col("began_ms") <= F.col("first_ms"))
+    began, last_old = F.col("began_ms"), F.col("t_last_old_ms")
+    between = (began > last_old) & (began <= F.col("first_ms"))
     key = [*PARTITION, "epoch"]
     restarted = changes.join(others, "old_pod").where(between).select(*key).distinct()
     marked = changes.join(restarted.withColumn("restarted", F.lit(True)), key, "left")
@@ -288,7 +325,7 @@ def _with_kinds(changes: DataFrame, facts: DataFrame, *, interval_ms: int) -> Da
     )
     outside = (
         changes.join(members, [*PARTITION, "old_pod", "old_instance", "new_leader"])
-        .where(F.col("member_ms") <= F.col("old_last_ms"))
+        .where(F.col("member_ms") <= F.col("t_last_old_ms"))
         .groupBy(*key)
         .agg((F.max_by("value", "member_ms") == 0).alias("outside"))
     )

@@ -158,7 +158,7 @@ def episodes(
         _rows(watermarks.hw_stalls(samples, **ranged), "stall", F.col("culprit").alias("broker")),
         _rows(flaps, "flapping", F.col("replica").alias("broker")),
         _rows(
-            lost.withColumns({"start_ms": begun - F.col("no_leader_high_ms"), "end_ms": begun}),
+            lost.withColumns({"start_ms": begun - F.col("no_leader_low_ms"), "end_ms": begun}),
             "leaderless",
             F.col("old_leader").alias("broker"),
         ),

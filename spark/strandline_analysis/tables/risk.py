@@ -34,8 +34,10 @@ def data_at_risk(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms:
     """Return the times in which one broker alone committed records.
 
     What it committed is the rise of the high watermark from the last scrape before the time, or
-    the first in it, to the last in it. It is safe once the same leader shows a second replica with
-    all of it. If an unclean election follows, what the new leader lacked before it is lost.
+    the first in it, to the last in it. A leader that began behind the one before it, by an unclean
+    election, committed nothing of what that one had: there the first scrape counts. It is safe
+    once the same leader shows a second replica with all of it. If an unclean election follows,
+    what the new leader lacked before it is lost.
 
     Shape:   samples as schema.SAMPLES, of METRICS and plain; the result as catalogue.DATA_AT_RISK
     Units:   ms, offsets, bytes
@@ -99,7 +101,7 @@ def _with_offsets(alone: DataFrame, scrapes: DataFrame) -> DataFrame:
             ).alias("last"),
         )
     )
-    hw_start = F.coalesce("hw_before", "hw_first")
+    hw_start = F.least("hw_before", "hw_first")
     told = {name: F.col(f"last.{name}") for name in ("pod", "instance", "epoch")}
     found = joined.withColumns(
         {

@@ -2,7 +2,7 @@
 
 A counter that begins again counts from 0; an offset that falls was truncated. Neither is ever
 taken for the other, and nothing is extrapolated, so that sums can be held against what clients
-counted.
+counted. A log that was cut and has grown again since shows no fall: the broker's counter does.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from pyspark.sql import functions as F
 from strandline import names
 from strandline_analysis import catalogue
 from strandline_analysis.read_options import MINUTE_MS
-from strandline_analysis.samples import broker_id, held, of, value_at
+from strandline_analysis.samples import broker_id, held, of, plain
 from strandline_analysis.schema import shaped
 
 from .coverage import processes, target_name
+from .watermarks import SCRAPE, values_of
 
 COUNTERS: Final = (
     names.PRODUCED_BYTES_TOTAL,
@@ -26,7 +27,12 @@ COUNTERS: Final = (
     names.REPLICATION_BYTES_TOTAL,
 )
 METRICS: Final = (*COUNTERS, names.BROKER_START_TIMESTAMP_SECONDS)
-TRUNCATION_METRICS: Final = (names.PARTITION_LOG_END_OFFSET, names.PARTITION_LEADER_EPOCH)
+TRUNCATION_METRICS: Final = (
+    names.PARTITION_LOG_END_OFFSET,
+    names.PARTITION_LEADER_EPOCH,
+    names.TRUNCATED_RECORDS_TOTAL,
+    names.BROKER_START_TIMESTAMP_SECONDS,
+)
 COUNTER: Final = ("target", "topic", "flow", "unit")
 """What counts on when a pod gets another address."""
 RUN: Final = ("first_ms", "last_ms", "value", "start_reason", "old_value", "old_last_ms")
@@ -81,30 +87,55 @@ def replication_throughput(
     return shaped(_by_minute(moved), catalogue.REPLICATION_THROUGHPUT)
 
 
-def truncations(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) -> DataFrame:
-    """Return where the log end offset of a replica fell.
+def truncations(
+    samples: DataFrame,
+    *,
+    interval_ms: int,  # noqa: ARG001 - every table is asked alike
+    start_ms: int,
+    end_ms: int,
+) -> DataFrame:
+    """Return where a replica lost the end of its log: the offset fell, or its counter rose.
 
-    Shape:   samples as schema.SAMPLES, of TRUNCATION_METRICS; the result as catalogue.TRUNCATIONS
+    The counter is of one process, and is not there until the first truncation: a scrape without it
+    counts as 0. What happened between two scrapes is one row.
+
+    Shape:   samples as schema.SAMPLES, of TRUNCATION_METRICS and plain; the result as
+             catalogue.TRUNCATIONS
     Units:   ms, offsets
     """
-    facts = held(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms).cache()
-    in_order = Window.partitionBy("pod", "topic", "partition").orderBy("first_ms")
-    ends = of(facts, names.PARTITION_LOG_END_OFFSET).withColumns(
-        {"leo_from": F.lag("value").over(in_order), "seen_ms": F.lag("last_ms").over(in_order)}
+    at = F.col("first_ms")
+    inside = samples.where(at.between(start_ms, end_ms - 1))
+    counted = (
+        plain(of(inside, names.TRUNCATED_RECORDS_TOTAL))
+        .groupBy(*SCRAPE)
+        .agg(F.sum("value").alias("counted"))
     )
-    fallen = ends.where(F.col("value") < F.col("leo_from")).withColumns(
+    process = ["pod", "instance", "first_ms"]
+    began = plain(of(inside, names.BROKER_START_TIMESTAMP_SECONDS)).select(
+        *process, F.col("value").alias("began")
+    )
+    scrapes = (
+        values_of(inside, names.PARTITION_LOG_END_OFFSET, "leo_to")
+        .join(values_of(inside, names.PARTITION_LEADER_EPOCH, "leader_epoch"), list(SCRAPE), "left")
+        .join(counted, list(SCRAPE), "left")
+        .join(began, process, "left")
+        .withColumn("counted", F.coalesce("counted", F.lit(0)))
+    )
+    in_order = Window.partitionBy("pod", "topic", "partition").orderBy("first_ms")
+    old_count, old_began = F.lag("counted").over(in_order), F.lag("began").over(in_order)
+    anew = (F.col("counted") < old_count) | ~F.col("began").eqNullSafe(old_began)
+    steps = scrapes.withColumns(
         {
-            "broker": broker_id("pod"),
-            "at_ms": F.col("first_ms"),
-            "at_err_ms": F.col("first_ms") - F.col("seen_ms"),
-            "leo_to": F.col("value"),
-            "records_low": F.col("leo_from") - F.col("value"),
+            "leo_from": F.lag("leo_to").over(in_order),
+            "at_err_ms": at - F.lag(at).over(in_order),
+            "rise": F.when(anew, F.col("counted")).otherwise(F.col("counted") - old_count),
         }
     )
-    dated = value_at(
-        fallen, facts, names.PARTITION_LEADER_EPOCH, at="first_ms", into="leader_epoch"
+    lost = F.greatest(F.col("leo_from") - F.col("leo_to"), F.col("rise"))
+    cut = steps.where(F.col("leo_from").isNotNull() & (lost > 0)).withColumns(
+        {"broker": broker_id("pod"), "at_ms": at, "records_low": lost}
     )
-    return shaped(dated, catalogue.TRUNCATIONS)
+    return shaped(cut, catalogue.TRUNCATIONS)
 
 
 def _counters(facts: DataFrame) -> DataFrame:

@@ -16,7 +16,7 @@ from tests.analysis.reference.holding import Range
 
 FOLDER = Path(__file__).parent
 FILES = ("tables", "leaders", "offsets", "answers", "replay", "incidents")
-BASES = ("held", "scrape", "state", "size", "leadership", "process", "election")
+BASES = ("held", "scrape", "state", "size", "led", "leadership", "process", "election")
 """Views that many tables stand on: each is made once for all of them."""
 EPISODES = ("ur_episodes", "umi_episodes", "at_min_isr")
 EPISODE = (

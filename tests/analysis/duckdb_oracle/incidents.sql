@@ -6,7 +6,7 @@ SELECT replace(kind, '_episodes', '') AS kind, start_ms, end_ms, topic, partitio
     unnest(CASE WHEN len(missing_replicas) > 0 THEN missing_replicas ELSE [NULL] END) AS broker
 FROM episodes WHERE kind IN ('ur_episodes', 'umi_episodes')
 UNION ALL SELECT 'stall', start_ms, end_ms, topic, partition, culprit FROM hw_stalls
-UNION ALL SELECT 'leaderless', t_first_new_ms - no_leader_high_ms, t_first_new_ms, topic, partition,
+UNION ALL SELECT 'leaderless', t_first_new_ms - no_leader_low_ms, t_first_new_ms, topic, partition,
     old_leader FROM election WHERE kind IN ('broker_failure', 'unclean')
 UNION ALL SELECT 'flapping', start_ms, least(end_ms, start_ms + 60000), topic, partition, replica
     FROM flapping WHERE end_ms - start_ms <= cycles * 60000

@@ -98,21 +98,34 @@ SELECT topic, partition, start_ms, end_ms, start_err_ms, end_ms - seen_ms AS end
     CASE WHEN NOT too_few AND isr_size > 1 AND len(slow) = 1 THEN slow[1] END AS culprit, ongoing
 FROM judged;
 
+-- Where did a log lose its end: did its offset fall, or its process count lost records?
 CREATE VIEW truncations AS
-SELECT topic, partition, id_of(pod) AS broker, ts AS at_ms, ts - last_ms AS at_err_ms,
-    CAST(last_value AS BIGINT) AS leo_from, CAST(value AS BIGINT) AS leo_to,
-    CAST(last_value - value AS BIGINT) AS records_low, epoch AS leader_epoch
-FROM (SELECT *, lag(ts) OVER log AS last_ms, lag(value) OVER log AS last_value FROM samples
-    WHERE metric = 'strandline_partition_log_end_offset' AND NOT stale
-    WINDOW log AS (PARTITION BY pod, topic, partition ORDER BY ts))
-LEFT JOIN scrape USING (pod, instance, topic, partition, ts)
-WHERE value < last_value;
+WITH log_scrape AS (
+    SELECT log.*, CAST(log.value AS BIGINT) AS leo, coalesce((SELECT sum(value) FROM samples AS cut
+            WHERE metric = 'strandline_truncated_records_total' AND NOT stale AND cut.ts = log.ts
+                AND cut.pod = log.pod AND cut.topic = log.topic AND cut.partition = log.partition),
+            0) AS counted,
+        (SELECT max(value) FROM samples AS start
+            WHERE metric = 'strandline_broker_start_timestamp_seconds' AND NOT stale
+                AND start.pod = log.pod AND start.ts = log.ts) AS began
+    FROM samples AS log WHERE metric = 'strandline_partition_log_end_offset' AND NOT stale
+), step AS (
+    SELECT *, ts - lag(ts) OVER p AS err, lag(leo) OVER p AS leo_from,
+        CASE WHEN began IS DISTINCT FROM lag(began) OVER p OR counted < lag(counted) OVER p
+            THEN counted ELSE counted - lag(counted) OVER p END AS rise
+    FROM log_scrape WINDOW p AS (PARTITION BY pod, topic, partition ORDER BY ts)
+)
+SELECT topic, partition, id_of(pod) AS broker, ts AS at_ms, err AS at_err_ms, leo_from,
+    leo AS leo_to, CAST(greatest(leo_from - leo, rise) AS BIGINT) AS records_low,
+    epoch AS leader_epoch
+FROM step LEFT JOIN scrape USING (pod, instance, topic, partition, ts)
+WHERE greatest(leo_from - leo, rise) > 0 AND leo_from IS NOT NULL;
 
 -- What was committed while one replica alone was in sync, though there are more?
 CREATE VIEW data_at_risk AS
 WITH measured AS (
     SELECT size.topic, size.partition, start_ms, end_ms, began, ended,
-        coalesce(arg_max(hw, ts) FILTER (ts <= start_ms), arg_min(hw, ts) FILTER (ts >= start_ms))
+        least(arg_max(hw, ts) FILTER (ts <= start_ms), arg_min(hw, ts) FILTER (ts >= start_ms))
             AS hw_start,
         arg_max({'hw': hw, 'ts': ts, 'pod': pod, 'epoch': epoch, 'record':
                 CASE WHEN leo > log_start THEN log_bytes / (leo - log_start) END}, ts)

@@ -182,15 +182,22 @@ SELECT topic, partition, isr_size, replicas, min_isr, min(begin_ms) AS start_ms,
     max(finish_ms) AS end_ms, arg_min(began, begin_ms) AS began, arg_max(ended, begin_ms) AS ended
 FROM numbered GROUP BY topic, partition, isr_size, replicas, min_isr, number;
 
+-- Which scrapes showed a leader, and did the next one show the same without a gap?
+CREATE VIEW led AS
+SELECT * FROM (
+    SELECT held.*, epoch, since,
+        coalesce(end_reason = 'change' AND lead(value) OVER series > 0
+            AND lead(epoch) OVER series = epoch, false) AS goes_on
+    FROM held JOIN scrape USING (pod, instance, topic, partition, ts)
+    WHERE metric = 'strandline_partition_is_leader'
+    WINDOW series AS (PARTITION BY series_id ORDER BY ts))
+WHERE value > 0;
+
 -- Which leader epochs were seen, and since when?
 CREATE VIEW leadership AS
-WITH led AS (
-    SELECT held.*, epoch, since FROM held JOIN scrape USING (pod, instance, topic, partition, ts)
-    WHERE metric = 'strandline_partition_is_leader' AND value > 0
-), whole AS (
+WITH whole AS (
     SELECT topic, partition, epoch, arg_min(pod, ts) AS pod, min(ts) AS first, max(ts) AS last,
-        arg_max(until_ms, ts) AS until_ms, arg_max(end_reason, ts) AS reason,
-        arg_min(since, ts) AS since
+        arg_max(until_ms, ts) AS until_ms, arg_min(since, ts) AS since
     FROM led GROUP BY ALL
 )
 SELECT *, CASE WHEN since <= first THEN since ELSE first END AS begun_ms,
@@ -209,26 +216,33 @@ WHERE old_ms <> CAST(round(value * 1000) AS BIGINT);
 CREATE VIEW election AS
 WITH pair AS (
     SELECT *, lag(epoch) OVER p AS old_epoch, lag(pod) OVER p AS old_pod,
-        lag(last) OVER p AS old_last, lag(until_ms) OVER p AS old_until,
-        lag(reason) OVER p AS old_reason
+        lag(begun_ms) OVER p AS old_begun
     FROM leadership WINDOW p AS (PARTITION BY topic, partition ORDER BY epoch)
-), told AS (
-    SELECT *, epoch > old_epoch + 1 AS skipped, least(old_last, begun_ms) AS last_old_ms,
-        CASE WHEN EXISTS (FROM process WHERE process.pod = old_pod AND began_ms > old_last
-                AND began_ms <= pair.first) THEN 'restart'
-            WHEN old_reason IN ('stale', 'gap') THEN old_reason ELSE 'alive' END AS cause,
-        coalesce((SELECT arg_max(value, ts) = 0 FROM samples
-            WHERE metric = 'strandline_partition_isr_member' AND NOT stale
-                AND samples.topic = pair.topic AND samples.partition = pair.partition
-                AND samples.pod = old_pod AND replica = id_of(pair.pod) AND ts <= old_last),
-            false) AS outside
+), shown AS (
+    -- The old leader's last scrape as such before the new one began, if there was any.
+    SELECT pair.*, coalesce((SELECT arg_max({'ms': CASE WHEN goes_on THEN pair.begun_ms ELSE ts END,
+                'until': until_ms, 'reason': end_reason}, ts)
+            FROM led WHERE led.topic = pair.topic AND led.partition = pair.partition
+                AND led.epoch = old_epoch AND ts <= pair.begun_ms),
+        {'ms': least(old_begun, begun_ms), 'until': begun_ms, 'reason': 'change'}) AS old
     FROM pair
     WHERE old_epoch IS NOT NULL AND begun_ms >= start_ms() AND begun_ms < end_ms()
+), told AS (
+    SELECT *, epoch > old_epoch + 1 AS skipped, old.ms AS last_old_ms,
+        CASE WHEN EXISTS (FROM process WHERE process.pod = old_pod AND began_ms > old.ms
+                AND began_ms <= shown.first) THEN 'restart'
+            WHEN old.reason IN ('stale', 'gap') THEN old.reason ELSE 'alive' END AS cause,
+        coalesce((SELECT arg_max(value, ts) = 0 FROM samples
+            WHERE metric = 'strandline_partition_isr_member' AND NOT stale
+                AND samples.topic = shown.topic AND samples.partition = shown.partition
+                AND samples.pod = old_pod AND replica = id_of(shown.pod) AND ts <= old.ms),
+            false) AS outside
+    FROM shown
 )
 SELECT topic, partition, epoch, CASE WHEN NOT skipped THEN id_of(old_pod) END AS old_leader,
     id_of(pod) AS new_leader, last_old_ms AS t_last_old_ms, begun_ms AS t_first_new_ms,
     begun_err_ms AS t_first_new_err_ms,
-    CASE WHEN skipped THEN 0 ELSE greatest(begun_ms - begun_err_ms - old_until, 0) END
+    CASE WHEN skipped THEN 0 ELSE greatest(begun_ms - begun_err_ms - old.until, 0) END
         AS no_leader_low_ms,
     greatest(begun_ms - last_old_ms, 0) AS no_leader_high_ms,
     CASE WHEN outside THEN 'unclean' WHEN cause = 'alive' THEN 'controlled'

@@ -35,6 +35,18 @@ class Leadership:
     reason: str
     begun: int
     error: int
+    shown: list[Shown]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One scrape of a leader."""
+
+    at: int
+    until: int
+    reason: str
+    goes_on: bool
+    """Whether the next scrape shows the same, without a gap."""
 
 
 def leaderships(history: History, of: Range) -> list[Leadership]:
@@ -43,11 +55,21 @@ def leaderships(history: History, of: Range) -> list[Leadership]:
     for labels, samples in series_of(history, "strandline_partition_is_leader").items():
         epochs = exactly(history, "strandline_partition_leader_epoch", labels)
         since = exactly(history, "strandline_partition_leader_since_timestamp_seconds", labels)
-        for held in holding(samples, of):
+        scrapes = holding(samples, of)
+        for held, after in zip(scrapes, [*scrapes[1:], None], strict=True):
             if not held.value:
                 continue
             epoch = int(epochs[held.at])
+            goes_on = (
+                after is not None
+                and held.end_reason == "change"
+                and bool(after.value)
+                and int(epochs[after.at]) == epoch
+            )
+            shown = Shown(held.at, held.until, held.end_reason, goes_on)
             known = found.get(epoch)
+            if known is not None:
+                known.shown.append(shown)
             if known is not None:
                 known.last, known.until, known.reason = held.at, held.until, held.end_reason
                 continue
@@ -64,6 +86,7 @@ def leaderships(history: History, of: Range) -> list[Leadership]:
                 reason=held.end_reason,
                 begun=stated if exact else held.at,
                 error=0 if exact else of.interval_ms,
+                shown=[shown],
             )
     return [found[epoch] for epoch in sorted(found)]
 
@@ -75,8 +98,8 @@ def elections(history: History, of: Range) -> Iterator[dict[str, Any]]:
         if not of.start_ms <= new.begun < of.end_ms:
             continue
         skipped = new.epoch > old.epoch + 1
-        cause = "restart" if _restarted(history, old, new) else CAUSES[old.reason]
-        last_old = min(old.last, new.begun)
+        last_old, until, reason = _last_led(old, new)
+        cause = "restart" if _restarted(history, old, last_old, new) else CAUSES[reason]
         common = {
             "topic": new.topic,
             "partition": new.partition,
@@ -91,9 +114,9 @@ def elections(history: History, of: Range) -> Iterator[dict[str, Any]]:
             "epoch": new.epoch,
             "old_leader": None if skipped else broker_of(old.pod),
             "new_leader": broker_of(new.pod),
-            "no_leader_low_ms": 0 if skipped else max(new.begun - new.error - old.until, 0),
+            "no_leader_low_ms": 0 if skipped else max(new.begun - new.error - until, 0),
             "no_leader_high_ms": max(new.begun - last_old, 0),
-            "kind": "unclean" if _outside(history, old, new) else signs,
+            "kind": "unclean" if _outside(history, old, last_old, new) else signs,
             "observed": True,
         }
         for epoch in range(old.epoch + 1, new.epoch):
@@ -153,18 +176,28 @@ def zombie_leaders(history: History, of: Range) -> Iterator[dict[str, Any]]:
         }
 
 
-def _restarted(history: History, old: Leadership, new: Leadership) -> bool:
+def _last_led(old: Leadership, new: Leadership) -> tuple[int, int, str]:
+    """Return until when the old leader surely led, when that ended to hold, and why."""
+    before = [each for each in old.shown if each.at <= new.begun]
+    if not before:
+        return min(old.begun, new.begun), new.begun, "change"
+    last = max(before, key=lambda each: each.at)
+    return new.begun if last.goes_on else last.at, last.until, last.reason
+
+
+def _restarted(history: History, old: Leadership, last_old: int, new: Leadership) -> bool:
     """Tell whether the old leader's process was replaced before the new one was seen leading."""
     for labels, samples in series_of(history, "strandline_broker_start_timestamp_seconds").items():
         if label(labels, "pod") == old.pod:
             seen = [round(value * 1000) for _, value in samples if value is not None]
-            return any(old.last < began <= new.first for began in seen[1:] if began != seen[0])
+            return any(last_old < began <= new.first for began in seen[1:] if began != seen[0])
     return False
 
 
-def _outside(history: History, old: Leadership, new: Leadership) -> bool:
+def _outside(history: History, old: Leadership, last_old: int, new: Leadership) -> bool:
     """Tell whether the old leader last showed the new one outside the ISR."""
     for labels, samples in series_of(history, "strandline_partition_isr_member").items():
         if label(labels, "pod") == old.pod and label(labels, "replica") == new.pod[-1]:
-            return [value for at, value in samples if at <= old.last and value is not None][-1] == 0
+            known = [value for at, value in samples if at <= last_old and value is not None]
+            return known[-1:] == [0]
     return False

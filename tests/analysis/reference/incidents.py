@@ -51,7 +51,7 @@ def episodes(history: History, of: Range) -> Iterator[Episode]:
     for row in elections.elections(history, of):
         if row["kind"] in {"broker_failure", "unclean"}:
             end = row["t_first_new_ms"]
-            times = {"start_ms": end - row["no_leader_high_ms"], "end_ms": end}
+            times = {"start_ms": end - row["no_leader_low_ms"], "end_ms": end}
             yield _of(row | times, "leaderless", row["old_leader"])
     for row in churn.flapping(history, of):
         if row["end_ms"] - row["start_ms"] <= row["cycles"] * 60_000:

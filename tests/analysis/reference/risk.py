@@ -26,8 +26,10 @@ def data_at_risk(history: History, of: Range) -> Iterator[dict[str, Any]]:
         if not inside:
             continue
         before = [each for each in listed if each.at <= start]
-        first, last = (before or inside[:1])[-1], inside[-1]
-        offsets = int(last.hw - first.hw)
+        last = inside[-1]
+        # After an unclean election the high watermark begins below that of the leader before.
+        hw_start = min(each.hw for each in [*before[-1:], inside[0]])
+        offsets = int(last.hw - hw_start)
         if offsets <= 0:
             continue
         safe = min(
@@ -49,7 +51,7 @@ def data_at_risk(history: History, of: Range) -> Iterator[dict[str, Any]]:
             "end_ms": end,
             "start_err_ms": size["start_err_ms"],
             "end_err_ms": size["end_err_ms"],
-            "hw_start": int(first.hw),
+            "hw_start": int(hw_start),
             "hw_end": int(last.hw),
             "offsets": offsets,
             "bytes": None if mean is None else offsets * mean,

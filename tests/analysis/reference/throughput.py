@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from tests.analysis.reference.holding import History, Range, holding, label, series_of
+from tests.analysis.reference.holding import History, Range, exactly, holding, label, series_of
 from tests.analysis.reference.leader_states import broker_of
 
 START = "strandline_broker_start_timestamp_seconds"
@@ -70,13 +70,26 @@ def _increases(
 
 
 def truncations(history: History, of: Range) -> Iterator[dict[str, Any]]:
-    """Yield where the log end offset of a replica fell."""
-    epochs = series_of(history, "strandline_partition_leader_epoch")
+    """Yield where a replica lost the end of its log: the offset fell, or its counter rose."""
     for labels, samples in series_of(history, "strandline_partition_log_end_offset").items():
         pod = label(labels, "pod")
-        told = next(dict(found) for other, found in epochs.items() if label(other, "pod") == pod)
+        epochs = exactly(history, "strandline_partition_leader_epoch", labels)
+        counted: dict[int, float] = {}
+        for other, found in series_of(history, "strandline_truncated_records_total").items():
+            if all(label(other, key) == label(labels, key) for key in ("pod", "topic")):
+                for at, value in found:
+                    counted[at] = counted.get(at, 0) + (value or 0)
+        starts = {
+            at: value
+            for other, found in series_of(history, START).items()
+            if label(other, "pod") == pod
+            for at, value in found
+        }
         for before, now in itertools.pairwise(holding(samples, of)):
-            if now.value < before.value:
+            old, new = counted.get(before.at, 0), counted.get(now.at, 0)
+            anew = new < old or starts.get(before.at) != starts.get(now.at)
+            lost = max(before.value - now.value, new if anew else new - old)
+            if lost > 0:
                 yield {
                     "topic": label(labels, "topic"),
                     "partition": int(label(labels, "partition")),
@@ -85,6 +98,6 @@ def truncations(history: History, of: Range) -> Iterator[dict[str, Any]]:
                     "at_err_ms": now.at - before.at,
                     "leo_from": int(before.value),
                     "leo_to": int(now.value),
-                    "records_low": int(before.value - now.value),
-                    "leader_epoch": int(told[now.at] or 0),
+                    "records_low": int(lost),
+                    "leader_epoch": int(epochs[now.at]),
                 }

@@ -1,0 +1,92 @@
+"""Tables of histories made by hand, in which a leader is lost and something with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from strandline import names
+from tests.analysis.generated import START_MS, shifted
+from tests.analysis.test_tables_by_hand import leader, line, table_of
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture(autouse=True)
+def small(planned_small: None) -> None:
+    """Plan every query for few rows."""
+
+
+def test_a_log_that_was_cut_and_has_grown_since_is_found_by_the_counter(spark: Any) -> None:
+    # Twice three records are cut between two scrapes, by one process each, and more come at once.
+    of = {"topic": "orders", "partition": "0"}
+    ends = [100.0 + 5 * scrape for scrape in range(20)]
+    rows = table_of(
+        spark,
+        "truncations",
+        line(names.PARTITION_LOG_END_OFFSET, ends, of=of),
+        line(names.PARTITION_LEADER_EPOCH, [3.0] * 12 + [4.0] * 8, of=of),
+        line(names.BROKER_START_TIMESTAMP_SECONDS, [1.0] * 12 + [2.0] * 8),
+        line(
+            names.TRUNCATED_RECORDS_TOTAL,
+            [3.0] * 15,
+            first=5,
+            of={**of, "reason": "diverged"},
+        ),
+    )
+    assert [row["at_ms"] - START_MS for row in rows] == [5_000, 12_000]
+    assert [(row["leo_from"], row["leo_to"], row["records_low"]) for row in rows] == [
+        (120, 125, 3),
+        (155, 160, 3),
+    ]
+    assert [row["leader_epoch"] for row in rows] == [3, 4]
+
+
+def test_a_leader_that_began_behind_the_one_before_commits_from_its_own_begin(spark: Any) -> None:
+    # Leader 0 is alone and dies; leader 1 lacks its last 40 records, and is alone for a while.
+    of = {"topic": "orders", "partition": "0"}
+    since = names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS
+    marks = (names.PARTITION_HIGH_WATERMARK, names.PARTITION_LOG_END_OFFSET)
+    rows = table_of(
+        spark,
+        "data_at_risk",
+        leader(10, changed={}),
+        shifted(leader(10, changed={}, epoch=2, broker=1), 10_000),
+        line(since, [START_MS / 1000 + 9.5] * 10, broker=1, first=10, of=of),
+        *(line(metric, [100.0 + n for n in range(10)], of=of) for metric in marks),
+        *(line(m, [60.0 + n for n in range(10)], broker=1, first=10, of=of) for m in marks),
+        *(
+            line(metric, [value] * 10, broker=broker, first=first, of=of)
+            for metric, value in ((names.PARTITION_ISR_SIZE, 1), (names.PARTITION_REPLICAS, 2))
+            for broker, first in ((0, 0), (1, 10))
+        ),
+        length=20_000,
+    )
+    assert [(row["leader"], row["hw_start"], row["hw_end"]) for row in rows] == [
+        (0, 100, 109),
+        (1, 60, 69),
+    ]
+
+
+def test_a_leader_that_was_cut_off_and_is_scraped_once_more_did_not_lead_all_the_time(
+    spark: Any,
+) -> None:
+    # Broker 0 is scraped as leader up to second 9, and once more at 20, when it still thinks so.
+    of = {"topic": "orders", "partition": "0"}
+    since = names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS
+    hidden: list[float | None] = [None, *[-1.0] * 9]
+    second = shifted(leader(18, changed={}, epoch=2, broker=1), 12_000)
+    (election,) = table_of(
+        spark,
+        "elections",
+        line(names.PARTITION_IS_LEADER, [*[1.0] * 10, *hidden, 1.0, *[0.0] * 9], of=of),
+        line(names.PARTITION_LEADER_EPOCH, [*[1.0] * 10, *hidden, 1.0, *[2.0] * 9], of=of),
+        line(since, [*[START_MS / 1000 - 60] * 10, *hidden, START_MS / 1000 - 60], of=of),
+        second,
+        line(since, [START_MS / 1000 + 11.5] * 18, broker=1, first=12, of=of),
+        length=30_000,
+    )
+    assert election["t_last_old_ms"] == START_MS + 9_000
+    assert (election["no_leader_low_ms"], election["no_leader_high_ms"]) == (1_500, 2_500)
+    assert (election["cause"], election["kind"]) == ("stale", "broker_failure")
