@@ -191,6 +191,15 @@ def test_the_job_asks_for_a_summary_as_it_reads_its_options() -> None:
     assert outside.summary_config_map == ""
 
 
+@pytest.mark.parametrize("wanted", [True, False])
+def test_one_value_asks_for_the_tables_that_the_report_does_not_show(wanted: bool) -> None:
+    value = f"--set=analysis.allTables={str(wanted).lower()}"
+    args = pod_of(objects(ANALYSIS, value)["Job", "strandline-analysis"])["containers"][0]["args"]
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    assert parser.parse_args(args[3:]).all_tables is wanted
+
+
 SCHEDULE = "5 * * * *"
 
 

@@ -81,6 +81,9 @@ template:
           {{- if $executors }}
           - --executors=/etc/strandline/executors.json
           {{- end }}
+          {{- if .Values.analysis.allTables }}
+          - --all-tables
+          {{- end }}
           {{- if .Values.analysis.printTables }}
           - --print-tables
           {{- end }}
