@@ -25,6 +25,7 @@ from tests.support.observed_installation import (
     JOB_LIMIT_SECONDS,
     RELEASE,
     SETTLED_WITHIN_MS,
+    SMALL_EXECUTOR,
     Installation,
     now_ms,
 )
@@ -33,15 +34,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 CALM_MS = 15_000
 """Time before the fault."""
-SMALL = {"cores": 1, "cpuRequest": "100m", "memoryMiB": 512, "overheadMiB": 512}
 Tables = dict[str, list[dict[str, Any]]]
-
-PYTHON_WORKERS = (
-    "import glob\n"
-    "lines = [open(path, 'rb').read() for path in glob.glob('/proc/[0-9]*/cmdline')]\n"
-    "print(sum(b'pyspark.daemon' in line for line in lines))\n"
-)
-"""Program that prints how many processes of an executor run Python for Spark."""
 
 KILL_JAVA = (
     "import os, signal\n"
@@ -93,30 +86,6 @@ def observed(cluster: Cluster) -> Iterator[Observed]:
         cluster.kubectl("delete", "namespace", namespace, "--wait=false")
 
 
-def executors(observed: Observed, job: str) -> list[str]:
-    """Return the pods of executors of a Job that are running."""
-    wanted = f"strandline.dev/analysis={job},spark-role=executor"
-    found = observed.cluster.get("pods", "-n", observed.namespace, "-l", wanted)["items"]
-    return [
-        each["metadata"]["name"]
-        for each in found
-        if each["status"].get("phase") == "Running" and "deletionTimestamp" not in each["metadata"]
-    ]
-
-
-def has_run_a_task(observed: Observed, pod: str) -> bool:
-    """Tell whether an executor has started Python, which it does for its first task."""
-    seen = observed.cluster.exec(observed.namespace, pod, "python", "-c", PYTHON_WORKERS)
-    return int(seen) > 0
-
-
-def left_behind(observed: Observed) -> list[str]:
-    """Return the objects that Spark made and that are still there."""
-    kinds = "pods,services,configmaps,persistentvolumeclaims"
-    found = observed.cluster.get(kinds, "-n", observed.namespace, "-l", "spark-app-selector")
-    return [f"{each['kind']}/{each['metadata']['name']}" for each in found["items"]]
-
-
 def kill(observed: Observed, executor: str) -> None:
     """End an executor's Java as a lack of memory does; Spark then deletes the failed pod."""
     try:
@@ -135,13 +104,15 @@ def test_an_executor_that_is_killed_changes_nothing_in_the_tables(observed: Obse
         end_ms=observed.ended_ms,
         name="executors",
         executors=2,
-        executor=SMALL,
+        executor=SMALL_EXECUTOR,
     )
 
+    installation = observed.installation
+
     def two_at_work() -> list[str]:
-        running = executors(observed, job)
-        worked = len(running) == 2 and all(has_run_a_task(observed, each) for each in running)
-        return running if worked else []
+        running = installation.executors(job)
+        worked = len(running) == 2 and all(map(installation.has_run_a_task, running))
+        return [each["metadata"]["name"] for each in running] if worked else []
 
     killed = eventually(two_at_work, JOB_LIMIT_SECONDS * 1000, "both executors have run a task")
     kill(observed, killed[0])
@@ -155,7 +126,11 @@ def test_an_executor_that_is_killed_changes_nothing_in_the_tables(observed: Obse
         }
 
     assert in_order(tables) == in_order(observed.tables)
-    eventually(lambda: left_behind(observed) == [], SETTLED_WITHIN_MS, "Spark's objects are gone")
+    eventually(
+        lambda: observed.installation.left_behind() == [],
+        SETTLED_WITHIN_MS,
+        "Spark's objects are gone",
+    )
     role = cluster.get(f"role/{job}", "-n", observed.namespace)
     allowed = {
         Permission("analysis", verb, resource)
@@ -176,10 +151,12 @@ def test_a_driver_that_is_killed_leaves_nothing_behind(observed: Observed) -> No
         end_ms=observed.ended_ms,
         name="killed",
         executors=1,
-        executor=SMALL,
+        executor=SMALL_EXECUTOR,
     )
     eventually(
-        lambda: executors(observed, job), JOB_LIMIT_SECONDS * 1000, "the executor is running"
+        lambda: observed.installation.executors(job),
+        JOB_LIMIT_SECONDS * 1000,
+        "the executor is running",
     )
     # Its pod is no longer there to clean up, nor does a second one begin.
     cluster.kubectl(
@@ -189,4 +166,8 @@ def test_a_driver_that_is_killed_leaves_nothing_behind(observed: Observed) -> No
         *("delete", "pod", "-n", observed.namespace, "-l", f"job-name={job}"),
         *("--force", "--grace-period=0"),
     )
-    eventually(lambda: left_behind(observed) == [], SETTLED_WITHIN_MS, "Spark's objects are gone")
+    eventually(
+        lambda: observed.installation.left_behind() == [],
+        SETTLED_WITHIN_MS,
+        "Spark's objects are gone",
+    )
