@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
-.PHONY: help test test-fast test-long lint types sim proto images release requirements demo demo-down push bench analysis-score cluster-up cluster-down
+.PHONY: help test test-fast test-long lint types sim proto images release requirements demo demo-down push bench bench-kafka analysis-score cluster-up cluster-down
 
 VENV ?= .venv
 # PY=/path/to/python uses an existing environment instead of making .venv.
@@ -90,6 +90,10 @@ bench: $(READY) ## measure faults RUNS times on the cluster under hack/, then si
 	@$(PY) -m bench.full_broker
 	@$(PY) -m bench.hostile_clients
 	@$(PY) -m bench.frozen_controller
+
+ROUNDS ?= 5
+bench-kafka: $(READY) ## the brokers beside Apache Kafka, both up at once, ROUNDS times: needs Java
+	@$(PY) -m bench.compare --rounds $(ROUNDS)
 
 cluster-up: ## start a real Kubernetes on this machine: one control plane, three workers
 	@.ci/machine

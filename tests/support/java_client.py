@@ -17,7 +17,7 @@ from tests.support.commands import REPOSITORY, run
 from tests.support.eventually import eventually
 from tests.support.prometheus_program import PREPARE_LIMIT_SECONDS
 
-SCRIPT = REPOSITORY / "hack" / "java-client"
+SCRIPT = REPOSITORY / "hack" / "maven-jars"
 PREPARED_WITHIN_SECONDS = 2 * PREPARE_LIMIT_SECONDS
 """Bound of the first use, which downloads the client and builds PySpark, which brings py4j."""
 STOP_SECONDS = 20
@@ -125,7 +125,8 @@ class JavaConsumer:
 def prepared() -> tuple[Path, Path]:
     """Return the folders of the client's jars and of Spark's packages; the first use fills them."""
     jars, packages = run(
-        [str(SCRIPT), sys.executable], limit_seconds=PREPARED_WITHIN_SECONDS
+        [str(SCRIPT), "java-client", "kafka-clients", sys.executable],
+        limit_seconds=PREPARED_WITHIN_SECONDS,
     ).splitlines()[-2:]
     return Path(jars), Path(packages)
 

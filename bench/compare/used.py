@@ -1,0 +1,66 @@
+"""What processes used of the processors and of memory, and what others used meanwhile.
+
+From `/proc`, whose times have a resolution of 10 ms. Threads of the kernel count for nobody: they
+write what the clusters wrote. A process that began and ended in between is not seen.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+TICKS: Final = os.sysconf("SC_CLK_TCK")
+KERNEL_THREADS: Final = 2
+"""Process id of kthreadd, the parent of the kernel's threads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Used:
+    """Between two looks: seconds by the clock, CPU seconds of the brokers and of other programs."""
+
+    seconds: float
+    brokers: float
+    foreign: float
+
+
+class Usage:
+    """Looks at all processes when it is made, and again in `since`."""
+
+    def __init__(self) -> None:
+        self._at = time.monotonic()
+        self._before = _cpu_seconds()
+
+    def since(self, *, brokers: Iterable[int], known: Iterable[int]) -> Used:
+        """Return what was used since; known are all processes that belong to the bench."""
+        now = _cpu_seconds()
+        used = {pid: seconds - self._before.get(pid, 0.0) for pid, seconds in now.items()}
+        own = {*brokers}
+        mine = {os.getpid(), *own, *known}
+        return Used(
+            seconds=time.monotonic() - self._at,
+            brokers=sum(used.get(pid, 0.0) for pid in own),
+            foreign=sum(seconds for pid, seconds in used.items() if pid not in mine),
+        )
+
+
+def _cpu_seconds() -> dict[int, float]:
+    """Return the CPU seconds of every process that is no thread of the kernel."""
+    found: dict[int, float] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) != KERNEL_THREADS:
+            found[int(path.parent.name)] = (int(fields[11]) + int(fields[12])) / TICKS
+    return found
+
+
+def resident_mib(pids: Iterable[int]) -> float:
+    """Return the resident memory of processes together, MiB."""
+    pages = (int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in pids)
+    return sum(pages) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)

@@ -1,0 +1,71 @@
+"""The pure functions of the comparison with Kafka: rows, goals, and what a fault's gap is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from bench.compare.figures import FIGURES, OURS, THEIRS, Figure, row_of
+from bench.compare.trials import ALONE, BESIDE
+from bench.compare.used import Usage
+
+SPEED = Figure(trial="t", name="n", title="speed", unit="MB/s", more_is_better=True, goal=1.5)
+COST = Figure(trial="t", name="n", title="cost", unit="s/GB", goal=0.7)
+GAP = Figure(trial="t", name="n", title="gap", unit="s", aim=0.3)
+
+
+def test_the_ratio_is_the_median_of_those_within_a_round() -> None:
+    row = row_of(SPEED, {OURS: (10, 40, 60), THEIRS: (10, 20, 20)})
+    assert row is not None
+    assert (row.ours, row.theirs) == (40, 20)
+    assert (row.ratio, row.ratios, row.rounds) == (2, (1, 3), 3)
+
+
+@pytest.mark.parametrize(
+    ("figure", "ours", "met"),
+    [
+        (SPEED, 15, True),
+        (SPEED, 14.9, False),
+        (COST, 7, True),
+        (COST, 7.1, False),
+        (GAP, 0.3, True),
+        (GAP, 0.31, False),
+    ],
+)
+def test_a_goal_is_a_bound_in_the_better_direction(figure: Figure, ours: float, met: bool) -> None:
+    row = row_of(figure, {OURS: (ours,), THEIRS: (10,)})
+    assert row is not None
+    assert row.met is met
+
+
+def test_what_kafka_lacks_has_no_ratio_and_is_judged_by_an_aim_alone() -> None:
+    alone = row_of(COST, {OURS: (5,)})
+    aimed = row_of(GAP, {OURS: (0.1,)})
+    assert alone is not None
+    assert aimed is not None
+    assert (alone.ratio, alone.met, aimed.met) == (None, None, True)
+    assert row_of(GAP, {THEIRS: (1,)}) is None
+
+
+def test_every_figure_comes_from_a_trial_and_every_trial_has_a_figure() -> None:
+    assert {figure.trial for figure in FIGURES} == {*ALONE, *BESIDE}
+    assert len({(figure.trial, figure.name) for figure in FIGURES}) == len(FIGURES)
+
+
+def test_what_another_program_uses_is_seen_and_what_is_known_is_not() -> None:
+    usage = Usage()
+    spin = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
+    with subprocess.Popen(
+        [sys.executable, "-c", spin], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        seen = usage.since(brokers=[], known=[])
+        known = usage.since(brokers=[], known=[other.pid])
+        as_broker = usage.since(brokers=[other.pid], known=[])
+        other.communicate(b"\n")
+    assert seen.foreign >= 0.29
+    assert as_broker.brokers >= 0.29
+    assert seen.foreign - known.foreign >= 0.2
