@@ -52,16 +52,16 @@ def test_a_leader_that_began_behind_the_one_before_commits_from_its_own_begin(sp
         spark,
         "data_at_risk",
         leader(10, changed={}),
-        shifted(leader(10, changed={}, epoch=2, broker=1), 10_000),
-        line(since, [START_MS / 1000 + 9.5] * 10, broker=1, first=10, of=of),
+        shifted(leader(10, changed={}, epoch=2, broker=1), 14_000),
+        line(since, [START_MS / 1000 + 13.5] * 10, broker=1, first=14, of=of),
         *(line(metric, [100.0 + n for n in range(10)], of=of) for metric in marks),
-        *(line(m, [60.0 + n for n in range(10)], broker=1, first=10, of=of) for m in marks),
+        *(line(m, [60.0 + n for n in range(10)], broker=1, first=14, of=of) for m in marks),
         *(
             line(metric, [value] * 10, broker=broker, first=first, of=of)
             for metric, value in ((names.PARTITION_ISR_SIZE, 1), (names.PARTITION_REPLICAS, 2))
-            for broker, first in ((0, 0), (1, 10))
+            for broker, first in ((0, 0), (1, 14))
         ),
-        length=20_000,
+        length=24_000,
     )
     assert [(row["leader"], row["hw_start"], row["hw_end"]) for row in rows] == [
         (0, 100, 109),
