@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 BROKERS: Final = 3
@@ -89,14 +90,17 @@ class Cluster(ABC):
 
 
 def wait(condition: Callable[[], bool], what: str, seconds: float = FORMED_SECONDS) -> None:
-    """Wait for a condition, which may raise while it does not hold; NotFormed after the bound."""
+    """Wait for a condition; a client may not reach the cluster yet, or not know the topic.
+
+    Raises:  NotFormed after the bound
+    """
     ends = time.monotonic() + seconds
     last: Exception | None = None
     while time.monotonic() < ends:
         try:
             if condition():
                 return
-        except Exception as error:
+        except (KafkaException, LookupError) as error:
             last = error
         time.sleep(LOOK_SECONDS)
     raise NotFormed(f"not within {seconds:g} s: {what}") from last

@@ -56,10 +56,8 @@ class Machine:
         """Run the driver against a cluster; its figures, and what was used meanwhile."""
         usage = Usage()
         with self.driver(cluster, trial, **words) as driver:
-            printed, _ = driver.communicate(timeout=TRIAL_LIMIT_SECONDS)
-        if driver.returncode:
-            raise subprocess.CalledProcessError(driver.returncode, trial)
-        return json.loads(printed), self.note(usage, cluster, [driver.pid])
+            found = result_of(driver)
+        return found, self.note(usage, cluster, [driver.pid])
 
     def driver(self, cluster: Cluster, trial: str, **words: Any) -> subprocess.Popen[str]:
         """Start the driver."""
@@ -85,6 +83,18 @@ class Machine:
             time.sleep(COLD_SECONDS)
         else:
             subprocess.run([sys.executable, "-c", f"b'x' * {BALLAST_BYTES}"], check=True)
+
+
+def result_of(driver: subprocess.Popen[str]) -> dict[str, Any]:
+    """Wait for the driver's end and return what it printed.
+
+    Raises:  subprocess.SubprocessError if it failed, or did not end in time
+    """
+    printed, _ = driver.communicate(timeout=TRIAL_LIMIT_SECONDS)
+    if driver.returncode:
+        raise subprocess.CalledProcessError(driver.returncode, driver.args)
+    found: dict[str, Any] = json.loads(printed)
+    return found
 
 
 def bulk(
@@ -140,14 +150,12 @@ def kill(machine: Machine, cluster: Cluster, *, partitions: int, controller: boo
             hit = min({*cluster.leaders(topic).values()} - {hit})
         cluster.kill(hit)
         driver.stdin.write("killed\n")
-        printed, _ = driver.communicate(timeout=TRIAL_LIMIT_SECONDS)
-    if driver.returncode:
-        raise subprocess.CalledProcessError(driver.returncode, "gap")
+        found = result_of(driver)
     machine.note(usage, cluster, [driver.pid])
     cluster.start()
     cluster.wait_full(topic, partitions)
     cluster.delete_topic(topic)
-    return {"gap": json.loads(printed)["gap"]}
+    return {"gap": found["gap"]}
 
 
 def start(machine: Machine, cluster: Cluster) -> Values:
@@ -158,13 +166,11 @@ def start(machine: Machine, cluster: Cluster) -> Values:
     usage, began = Usage(), time.time()
     cluster.start()
     with machine.driver(cluster, "first_ack", topic=topic) as driver:
-        printed, _ = driver.communicate(timeout=TRIAL_LIMIT_SECONDS)
-    if driver.returncode:
-        raise subprocess.CalledProcessError(driver.returncode, "first_ack")
+        found = result_of(driver)
     machine.note(usage, cluster, [driver.pid])
     cluster.wait_full(topic, 1)
     cluster.delete_topic(topic)
-    return {"first": json.loads(printed)["at"] - began}
+    return {"first": found["at"] - began}
 
 
 def failover(machine: Machine, cluster: Cluster) -> Values:

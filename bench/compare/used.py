@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -36,15 +36,30 @@ class Usage:
 
     def since(self, *, brokers: Iterable[int], known: Iterable[int]) -> Used:
         """Return what was used since; known are all processes that belong to the bench."""
-        now = _cpu_seconds()
-        used = {pid: seconds - self._before.get(pid, 0.0) for pid, seconds in now.items()}
-        own = {*brokers}
-        mine = {os.getpid(), *own, *known}
-        return Used(
+        return used_of(
+            self._before,
+            _cpu_seconds(),
             seconds=time.monotonic() - self._at,
-            brokers=sum(used.get(pid, 0.0) for pid in own),
-            foreign=sum(seconds for pid, seconds in used.items() if pid not in mine),
+            brokers={*brokers},
+            known={os.getpid(), *known},
         )
+
+
+def used_of(
+    before: Mapping[int, float],
+    now: Mapping[int, float],
+    *,
+    seconds: float,
+    brokers: Collection[int],
+    known: Collection[int],
+) -> Used:
+    """Return what was used between two looks at the CPU seconds of all processes."""
+    used = {pid: spent - before.get(pid, 0.0) for pid, spent in now.items()}
+    return Used(
+        seconds=seconds,
+        brokers=sum(spent for pid, spent in used.items() if pid in brokers),
+        foreign=sum(s for pid, s in used.items() if pid not in brokers and pid not in known),
+    )
 
 
 def _cpu_seconds() -> dict[int, float]:

@@ -57,6 +57,14 @@ PYTHON_WORKERS = (
     "print(sum(b'pyspark.daemon' in line for line in lines))\n"
 )
 """Program that prints how many processes of an executor run Python for Spark."""
+SIGNAL = (
+    "import os, signal\n"
+    "for pid in filter(str.isdigit, os.listdir('/proc')):\n"
+    "    words = open(f'/proc/{{pid}}/cmdline', 'rb').read().split(b'\\0')\n"
+    "    if pid != '1' and b'strandline.runtime.main' in words:\n"
+    "        os.kill(int(pid), signal.{name})\n"
+)
+"""Program that sends a signal to the broker of a pod."""
 
 
 def now_ms() -> int:
@@ -142,37 +150,40 @@ class Installation:
         part = self.cluster.get(f"partition/orders-{number}", "-n", self.namespace)
         return int(part["status"]["leader"])
 
+    def controller(self) -> int:
+        """Return the recorded controller."""
+        cluster = self.cluster.get("brokercluster/default", "-n", self.namespace)
+        return int(cluster["status"]["controller"]["brokerId"])
+
     def leader_besides_the_controller(self) -> int:
         """Return a broker that leads a partition and is not the controller."""
-        cluster = self.cluster.get("brokercluster/default", "-n", self.namespace)
-        controller = int(cluster["status"]["controller"]["brokerId"])
         leaders = {int(state["leader"]) for state in self.partitions()}
-        return min(leaders - {controller})
+        return min(leaders - {self.controller()})
 
-    def kill(self, broker: int) -> dict[str, Any]:
-        """Kill a broker's process and wait until it is in sync again."""
-        program = (
-            "import os, signal\n"
-            "for pid in filter(str.isdigit, os.listdir('/proc')):\n"
-            "    words = open(f'/proc/{pid}/cmdline', 'rb').read().split(b'\\0')\n"
-            "    if pid != '1' and b'strandline.runtime.main' in words:\n"
-            "        os.kill(int(pid), signal.SIGKILL)\n"
-        )
-        at_ms = now_ms()
-        pod = f"default-{broker}"
+    def signal(self, broker: int, name: str) -> None:
+        """Send a signal, such as SIGKILL, to a broker's process."""
+        program = SIGNAL.format(name=name)
         try:
-            self.cluster.exec(self.namespace, pod, "python", "-c", program)
+            self.cluster.exec(self.namespace, f"default-{broker}", "python", "-c", program)
         except CommandError as error:
             if error.status != 137:  # the container may end before the command does
                 raise
+
+    def kill(self, broker: int) -> dict[str, Any]:
+        """Kill a broker's process and wait until it is in sync again."""
+        at_ms = now_ms()
+        self.signal(broker, "SIGKILL")
         return self._settled("leader killed", broker, at_ms)
+
+    def delete_pod(self, broker: int) -> None:
+        """Delete a broker's pod; it may hand its leaderships over."""
+        pod = f"default-{broker}"
+        self.cluster.kubectl("delete", "pod", pod, "-n", self.namespace, "--wait=false")
 
     def delete(self, broker: int) -> dict[str, Any]:
         """Delete a broker's pod and wait until its successor is in sync."""
         at_ms = now_ms()
-        self.cluster.kubectl(
-            "delete", "pod", f"default-{broker}", "-n", self.namespace, "--wait=false"
-        )
+        self.delete_pod(broker)
         return self._settled("leader pod deleted", broker, at_ms)
 
     def add_prometheus(self, release: str, *values: str) -> None:

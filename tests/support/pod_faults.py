@@ -32,13 +32,6 @@ SLOW_LASTS_MS = 20_000
 SLOW_WITHIN_MS = 90_000
 """Time until a follower with a slow disk has left the ISR; the lag time is 10 s."""
 ROLLED_WITHIN_MS = 300_000
-SIGNAL = (
-    "import os, signal\n"
-    "for pid in filter(str.isdigit, os.listdir('/proc')):\n"
-    "    words = open(f'/proc/{{pid}}/cmdline', 'rb').read().split(b'\\0')\n"
-    "    if pid != '1' and b'strandline.runtime.main' in words:\n"
-    "        os.kill(int(pid), signal.{name})\n"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,32 +87,26 @@ class PodFaults:
 
         @contextmanager
         def stopped() -> Iterator[None]:
-            self._signal(broker, "SIGSTOP")
+            self._on.signal(broker, "SIGSTOP")
             try:
                 yield
             finally:
-                self._signal(broker, "SIGCONT")
+                self._on.signal(broker, "SIGCONT")
 
         self._while_gone("pause", broker, stopped())
 
     def delete_leader(self) -> None:
         """Delete a leader's pod, as `make demo` does."""
         broker, at_ms = self._leader(), now_ms()
-        self._on.cluster.kubectl(
-            *("delete", "pod", f"default-{broker}", "-n", self._on.namespace, "--wait=false")
-        )
+        self._on.delete_pod(broker)
         self._wait_moved(broker, "deleted leader")
         self._note("delete the pod of a leader", broker, at_ms, lost_leader=True)
 
     def kill_controller(self) -> None:
         """Kill the controller's process, as `make demo` does."""
-        broker, at_ms = self._controller(), now_ms()
+        broker, at_ms = self._on.controller(), now_ms()
         led = self._led_by(broker)
-        try:
-            self._signal(broker, "SIGKILL")
-        except CommandError as error:
-            if error.status != 137:  # the container may end before the command does
-                raise
+        self._on.signal(broker, "SIGKILL")
         self._wait_moved(broker, "killed controller")
         self._note("kill the controller", broker, at_ms, lost_leader=led > 0)
 
@@ -129,7 +116,9 @@ class PodFaults:
         at_ms, pod = now_ms(), f"default-{broker}"
 
         def out() -> bool:
-            return all(broker not in s["isr"] or s["leader"] == broker for s in self._states())
+            return all(
+                broker not in s["isr"] or s["leader"] == broker for s in self._on.partitions()
+            )
 
         bounded = slow_disk(
             self._on.cluster, self._on.namespace, pod, bytes_per_second=BYTES_PER_SECOND
@@ -166,7 +155,7 @@ class PodFaults:
 
     def _wait_moved(self, broker: int, what: str) -> None:
         def moved() -> bool:
-            return all(state["leader"] not in {broker, -1} for state in self._states())
+            return all(state["leader"] not in {broker, -1} for state in self._on.partitions())
 
         eventually(moved, SETTLED_WITHIN_MS, f"others lead: {what}", retry_on=(CommandError,))
 
@@ -181,20 +170,13 @@ class PodFaults:
         print(self.log[-1], flush=True)
         self._settle()
 
-    def _states(self) -> list[dict[str, Any]]:
-        return self._on.partitions()
-
     def _led_by(self, broker: int) -> int:
-        return sum(state["leader"] == broker for state in self._states())
-
-    def _controller(self) -> int:
-        found = self._on.cluster.get("brokercluster/default", "-n", self._on.namespace)
-        return int(found["status"]["controller"]["brokerId"])
+        return sum(state["leader"] == broker for state in self._on.partitions())
 
     def _leader(self, *, besides_nodes: tuple[str, ...] = ()) -> int:
         """Return a leader on none of these nodes, and not the controller if there is another."""
-        controller = self._controller()
-        leaders = {int(state["leader"]) for state in self._states()}
+        controller = self._on.controller()
+        leaders = {int(state["leader"]) for state in self._on.partitions()}
         fit = [each for each in leaders if self._node_of(each) not in besides_nodes]
         return min(fit, key=lambda each: (each == controller, each))
 
@@ -208,7 +190,3 @@ class PodFaults:
             for broker in range(BROKERS)
         )
         return {pod["metadata"]["uid"] for pod in found}
-
-    def _signal(self, broker: int, name: str) -> None:
-        program = SIGNAL.format(name=name)
-        self._on.cluster.exec(self._on.namespace, f"default-{broker}", "python", "-c", program)
