@@ -22,6 +22,7 @@ from strandline.log_fields import fields
 
 from .observability.logs import BrokerLogFormatter, configure
 from .process.broker_service import BrokerService
+from .process.file_limit import raise_file_limit
 from .process.lifecycle import BrokerProcess
 
 _log = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
     if config.newer_keys:
         keys = list(config.newer_keys)
         _log.warning("settings of a later version have no effect", extra=fields(keys=keys))
+    raise_file_limit()
     # What was imported lives as long as the process: without this each full collection of garbage
     # looks at its 86,000 objects, and no client is served for 25 to 50 ms.
     gc.collect()

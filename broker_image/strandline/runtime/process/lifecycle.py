@@ -12,6 +12,7 @@ The service holds the replicas and talks to other brokers; this module knows it 
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import secrets
 import signal
@@ -57,6 +58,7 @@ from strandline.runtime.storage.loaded_store import LoadedStore, load_store, log
 from strandline.start_decision import FoundOnDisk, StartEvidence
 
 from .failure_record import record_failure
+from .file_limit import tell_of_too_few_files
 from .registration import Registered, Registrar
 from .registration_news import RegistrationNews, WantedAddress
 from .registration_watch import RegistrationWatch
@@ -335,6 +337,9 @@ class BrokerProcess:
         if not directory.has_flushed_mark:
             await asyncio.to_thread(directory.remove_flushed_mark)
         service = self._make_service(context, registration, registered.loaded)
+        # Replicas live about as long as the process, as what `main` freezes does.
+        gc.collect()
+        gc.freeze()
         registration_watch = RegistrationWatch(
             config=self._config,
             store=context.store,
@@ -366,6 +371,7 @@ class BrokerProcess:
 
     def _announce(self, registered: Registered) -> None:
         registration, evidence = registered.registration, registered.evidence
+        tell_of_too_few_files(self._config, replicas=len(registered.loaded.found.logs))
         self._log_format.bind(broker_epoch=registration.broker_epoch)
         self._metrics.gauge(names.BROKER_EPOCH).set(registration.broker_epoch)
         level = logging.INFO
