@@ -90,3 +90,31 @@ def test_a_leader_that_was_cut_off_and_is_scraped_once_more_did_not_lead_all_the
     assert election["t_last_old_ms"] == START_MS + 9_000
     assert (election["no_leader_low_ms"], election["no_leader_high_ms"]) == (1_500, 2_500)
     assert (election["cause"], election["kind"]) == ("stale", "broker_failure")
+
+
+@pytest.mark.parametrize(
+    ("counted", "kind"),
+    [
+        ((), "unclean"),
+        (("controlled_shutdown", "offline"), "broker_failure"),
+        (("offline", "unclean"), "unclean"),
+    ],
+)
+def test_a_new_leader_that_joined_the_isr_unseen_was_not_elected_uncleanly(
+    spark: Any, counted: tuple[str, ...], kind: str
+) -> None:
+    # The last scrape of leader 0 shows broker 1 outside the ISR; what happened until second 12 is
+    # unseen, but controllers count each kind of election.
+    of = {"topic": "orders", "partition": "0"}
+    total, since = names.LEADER_ELECTIONS_TOTAL, names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS
+    (election,) = table_of(
+        spark,
+        "elections",
+        leader(10, changed={}),
+        line(names.PARTITION_ISR_MEMBER, [0.0] * 10, of={**of, "replica": "1"}),
+        shifted(leader(10, changed={}, epoch=2, broker=1), 12_000),
+        line(since, [START_MS / 1000 + 11.5] * 10, broker=1, first=12, of=of),
+        *(line(total, [1.0] * 11 + [2.0] * 11, broker=2, of={"kind": e}) for e in counted),
+        length=24_000,
+    )
+    assert election["kind"] == kind

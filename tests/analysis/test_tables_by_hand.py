@@ -165,6 +165,22 @@ def test_controllers_follow_each_other(spark: Any) -> None:
     ]
 
 
+def test_a_controller_that_acts_before_it_shows_its_epoch_is_not_that_of_the_one_before(
+    spark: Any,
+) -> None:
+    # Broker 1 acts from scrape 10 on, and shows epoch 4 one scrape later.
+    (found,) = table_of(
+        spark,
+        "controller_elections",
+        line(names.CONTROLLER_EPOCH, [3.0] * 9, broker=0),
+        line(names.CONTROLLER_ACTIVE, [1.0] * 9, broker=0),
+        line(names.CONTROLLER_EPOCH, [3.0] * 11 + [4.0] * 9, broker=1),
+        line(names.CONTROLLER_ACTIVE, [0.0] * 10 + [1.0] * 10, broker=1),
+        length=20_000,
+    )
+    assert (found["epoch"], found["old_controller"], found["new_controller"]) == (4, 0, 1)
+
+
 def test_silence_is_down_a_gap_or_a_restart_and_none_at_the_edges(spark: Any) -> None:
     start = names.BROKER_START_TIMESTAMP_SECONDS
     old, new = START_MS / 1000 - 60, START_MS / 1000 + 24.5

@@ -120,7 +120,12 @@ def controller_elections(
 
 
 def controller_elections_of(facts: DataFrame, *, interval_ms: int) -> DataFrame:
-    """Return what `controller_elections` does, of facts as `samples.held` returns them."""
+    """Return what `controller_elections` does, of facts as `samples.held` returns them.
+
+    The controller of an epoch is the broker that was seen acting in it for the longest time, of
+    several the one that began last. One that was just elected may act a scrape before it shows its
+    epoch, and one that was deposed a scrape after it shows the next.
+    """
     process = ("pod", "instance")
     epochs = of(facts, names.CONTROLLER_EPOCH).select(
         *process, F.col("value").cast("long").alias("epoch"), "first_ms", "last_ms", "previous_ms"
@@ -132,13 +137,22 @@ def controller_elections_of(facts: DataFrame, *, interval_ms: int) -> DataFrame:
     )
     same = [F.col(name).eqNullSafe(F.col(f"_{name}")) for name in process]
     meets = (F.col("_first_ms") <= F.col("last_ms")) & (F.col("first_ms") <= F.col("_last_ms"))
-    seen = epochs.where(F.col("epoch") > 0).join(active, [*same, meets], "left")
-    acted = F.col("_first_ms").isNotNull()
-    begun = seen.groupBy("epoch").agg(
-        F.min("first_ms").alias("at_ms"),
-        F.min_by(F.col("first_ms") - F.col("previous_ms"), "first_ms").alias("at_err_ms"),
-        # A broker that was deposed may show itself active at the scrape that shows the new epoch.
-        F.max_by(F.when(acted, broker_id("pod")), F.when(acted, F.col("_first_ms"))).alias("new"),
+    first, last = F.greatest("first_ms", "_first_ms"), F.least("last_ms", "_last_ms")
+    actors = (
+        epochs.join(active, [*same, meets])
+        .groupBy("epoch", broker_id("pod").alias("broker"))
+        .agg(F.sum(last - first).alias("acted_ms"), F.max("_first_ms").alias("since_ms"))
+        .groupBy("epoch")
+        .agg(F.max_by("broker", F.struct("acted_ms", "since_ms", "broker")).alias("new"))
+    )
+    begun = (
+        epochs.where(F.col("epoch") > 0)
+        .groupBy("epoch")
+        .agg(
+            F.min("first_ms").alias("at_ms"),
+            F.min_by(F.col("first_ms") - F.col("previous_ms"), "first_ms").alias("at_err_ms"),
+        )
+        .join(actors, "epoch", "left")
     )
     in_order = Window.orderBy("epoch")
     old_is_next = F.lag("epoch").over(in_order) == F.col("epoch") - 1
@@ -296,8 +310,8 @@ def _with_kinds(changes: DataFrame, facts: DataFrame, *, interval_ms: int) -> Da
 
     The counter does not name partitions. A preferred leader leads again only while the old one
     runs, so where that one is gone such an election was of another partition. If the counter shows
-    none or several: unclean if the new leader was outside the last known ISR, controlled if the old
-    leader is still scraped, broker_failure otherwise.
+    none or several: unclean if the new leader was outside the last known ISR and no count of others
+    alone says otherwise, controlled if the old leader is still scraped, broker_failure otherwise.
     """
     counter = of(facts, names.LEADER_ELECTIONS_TOTAL)
     kind = _looked_up(KINDS, F.col("labels")["kind"])
@@ -329,8 +343,10 @@ def _with_kinds(changes: DataFrame, facts: DataFrame, *, interval_ms: int) -> Da
         .groupBy(*key)
         .agg((F.max_by("value", "member_ms") == 0).alias("outside"))
     )
+    # The new leader may have joined the ISR unseen: the counter knows, the last scrape does not.
+    may_be_unclean = F.coalesce(F.array_contains("counted", "unclean"), F.lit(True))
     signs = (
-        F.when(F.col("outside"), "unclean")
+        F.when(F.col("outside") & may_be_unclean, "unclean")
         .when(F.col("cause") == "alive", "controlled")
         .otherwise("broker_failure")
     )

@@ -37,9 +37,15 @@ WITH obeyed AS (
     FROM (SELECT *, lag(value) OVER (PARTITION BY series_id ORDER BY ts) AS was
         FROM held WHERE metric = 'strandline_controller_active')
 ), actor AS (
-    SELECT epoch, arg_max(id_of(pod), acts_since) AS controller
-    FROM active JOIN (SELECT pod, instance, ts, epoch FROM obeyed) USING (pod, instance, ts)
-    WHERE value > 0 GROUP BY epoch
+    SELECT epoch, id_of(pod) AS controller,
+    FROM active JOIN (SELECT pod, instance, ts, epoch,
+            lag(epoch) OVER (PARTITION BY pod, instance ORDER BY ts) AS epoch_was FROM obeyed)
+        USING (pod, instance, ts)
+    WHERE value > 0 GROUP BY epoch, controller
+    QUALIFY row_number() OVER (PARTITION BY epoch ORDER BY
+        sum(CASE WHEN previous_ms IS NOT NULL AND was > 0 AND epoch_was = epoch
+            THEN ts - previous_ms ELSE 0 END) DESC,
+        max(acts_since) DESC, controller DESC) = 1
 ), begun AS (
     SELECT epoch, min(ts) AS at_ms,
         coalesce(arg_min_null(ts - previous_ms, ts), interval_ms()) AS at_err_ms

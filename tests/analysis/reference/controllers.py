@@ -33,17 +33,23 @@ def controller_elections(history: History, of: Range) -> Iterator[dict[str, Any]
 
 
 def _controllers(history: History, of: Range) -> dict[int, int]:
-    """Return the controller of each epoch: of those that acted in it the one that began last."""
-    acted: dict[int, tuple[int, int]] = {}
+    """Return the controller of each epoch: who was seen acting in it longest, or began last."""
+    acted: dict[tuple[int, int], tuple[int, int]] = {}
     for labels, samples in series_of(history, ACTIVE).items():
         epochs = exactly(history, EPOCH, labels)
         since, before = 0, 0.0
         for held in holding(samples, of):
-            if held.previous is None or not before:
+            acting, before = before, held.value
+            if held.previous is None or not acting:
                 since = held.at
-            before = held.value
             if held.value and held.at in epochs:
-                one = (since, broker_of(label(labels, "pod")))
-                epoch = int(epochs[held.at])
-                acted[epoch] = max(acted.get(epoch, one), one)
-    return {epoch: broker for epoch, (_, broker) in acted.items()}
+                key = (int(epochs[held.at]), broker_of(label(labels, "pod")))
+                lasted, began = acted.get(key, (0, since))
+                if acting and held.previous is not None and epochs.get(held.previous) == key[0]:
+                    lasted += held.at - held.previous
+                acted[key] = (lasted, max(began, since))
+    longest = {key: (*of_one, key[1]) for key, of_one in acted.items()}
+    return {
+        epoch: max((of_one for key, of_one in longest.items() if key[0] == epoch))[2]
+        for epoch, _ in acted
+    }
