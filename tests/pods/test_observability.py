@@ -30,6 +30,8 @@ from tests.support.observed_installation import (
     JOB_LIMIT_SECONDS,
     PARTITIONS,
     RELEASE,
+    SETTLED_WITHIN_MS,
+    SMALL_EXECUTOR,
     Installation,
     now_ms,
     query,
@@ -38,6 +40,7 @@ from tests.support.partition_watch import CommittedStates, PartitionWatch
 
 pytestmark = pytest.mark.pods
 
+JOB = f"{RELEASE}-analysis"
 INTERVAL_MS = 1000
 COUNTED_MS = 20_000
 """Time before the first fault; a test counts the scrapes in it."""
@@ -77,6 +80,8 @@ class Observed:
     ended_ms: int
     committed: dict[int, CommittedStates]
     faults: list[dict[str, Any]]
+    executors: list[dict[str, Any]]
+    """Pods that were there while the Job ran."""
     report: str
     tables: dict[str, list[dict[str, Any]]]
     values: list[str]
@@ -111,7 +116,17 @@ def story(installation: Installation, watched: Path) -> Observed:
         ended_ms = now_ms()
     finally:
         committed = watch.stop()
-    report, tables = installation.analyse(faults, start_ms=started_ms, end_ms=ended_ms)
+    # Executors as pods do the work, as `make test-long` compares with a run in the Job's pod alone.
+    installation.start_analysis(
+        faults, start_ms=started_ms, end_ms=ended_ms, executors=1, executor=SMALL_EXECUTOR
+    )
+    executors = eventually(
+        lambda: installation.executors(JOB),
+        JOB_LIMIT_SECONDS * 1000,
+        "the executor is running",
+        retry_on=(CommandError,),
+    )
+    report, tables = installation.analysed(JOB)
     return Observed(
         cluster=installation.cluster,
         namespace=installation.namespace,
@@ -119,6 +134,7 @@ def story(installation: Installation, watched: Path) -> Observed:
         ended_ms=ended_ms,
         committed=committed,
         faults=faults,
+        executors=executors,
         report=report,
         tables=tables,
         values=installation.values,
@@ -157,6 +173,27 @@ def test_the_clusters_status_and_prometheus_tell_what_the_analysis_found(
     )
     wanted = datetime.fromisoformat(run["endedAt"]).timestamp()
     assert float(sample["value"][1]) == wanted
+
+
+def test_a_pod_of_the_same_image_did_the_work_and_is_gone(observed: Observed) -> None:
+    (pod,) = observed.executors
+    job = observed.cluster.get(f"job/{JOB}", "-n", observed.namespace)
+    (driver,) = job["spec"]["template"]["spec"]["containers"]
+    assert "--executors=/etc/strandline/executors.json" in driver["args"]
+    (container,) = pod["spec"]["containers"]
+    assert container["image"] == driver["image"]
+    (owner,) = pod["metadata"]["ownerReferences"]
+    assert owner["name"].startswith(f"{JOB}-")
+    eventually(
+        lambda: installation_of(observed).left_behind() == [],
+        SETTLED_WITHIN_MS,
+        "Spark's objects are gone",
+    )
+
+
+def installation_of(observed: Observed) -> Installation:
+    """Return the module's installation, for a look at its objects."""
+    return Installation(observed.cluster, observed.namespace)
 
 
 def pods_scraped_each_second(observed: Observed, job: str) -> set[str]:
