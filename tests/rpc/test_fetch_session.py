@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strandline.core.asked_partitions import AskedPartitions
 from strandline.core.events import FollowerFetchReceived
 from strandline.core.fetch_changes import FetchPartition
 from strandline.model import BrokerEpoch, BrokerId, LeaderEpoch, TopicId, TopicPartition
@@ -64,6 +65,27 @@ def test_the_leader_sees_every_fetch_whole(fetches: list[dict[int, int]]) -> Non
         assert set(seen.partitions) == set(sent.partitions)
         assert len(seen.partitions) == len(sent.partitions)
         assert replace(seen, partitions=(), changes=None) == replace(sent, partitions=())
+
+
+@given(fetches=fetches, lost=st.sets(st.integers(0, 7)))
+def test_what_the_core_tells_of_changes_goes_out_as_the_difference_does(
+    fetches: list[dict[int, int]], lost: set[int]
+) -> None:
+    """A fetch may not reach the stream; then the next one is compared as a whole."""
+    asked, told, compared = AskedPartitions(), FollowerFetchSession(), FollowerFetchSession()
+    leader = LeaderFetchSession(session_id=1)
+    for request_id, wanted in enumerate(fetches):
+        wishes = {part(n).tp: part(n, offset) for n, offset in wanted.items()}
+        for tp in [*asked.asked, *wishes]:
+            asked.touch(tp)
+        changes = asked.ask(request_id, wish_for=wishes.get)
+        fetch = fetch_with(*asked.asked.values(), request_id=request_id)
+        if request_id in lost:
+            continue
+        frame, whole = told.frame_of(replace(fetch, changes=changes)), compared.frame_of(fetch)
+        assert set(frame.changed) == set(whole.changed)
+        assert set(frame.forgotten) == set(whole.forgotten)
+        assert set(leader.fetch_of(frame).partitions) == set(wishes.values())
 
 
 def test_an_unchanged_partition_is_not_sent_again() -> None:
