@@ -1,14 +1,14 @@
 """Values every layer shares: ids, epochs, and the state of a partition and of a broker.
 
 Every layer uses it; it imports nothing of ours. Every value is frozen, so that the pure machines,
-the shells and the tests share it without copying.
+shells and tests share it. Keys are named tuples: these are hashed, compared and made in C.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import NewType
+from typing import NamedTuple, NewType
 
 BrokerId = NewType("BrokerId", int)
 BrokerEpoch = NewType("BrokerEpoch", int)
@@ -64,8 +64,7 @@ class ElectionKind(Enum):
     PREFERRED = "preferred"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class TopicPartition:
+class TopicPartition(NamedTuple):
     """One partition of one incarnation of a topic; names are for display only."""
 
     topic_id: TopicId
@@ -75,8 +74,7 @@ class TopicPartition:
         return f"{self.topic_id}-{self.partition}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class IsrEntry:
+class IsrEntry(NamedTuple):
     """A broker and the epoch under which it joined the ISR (ADR 0002).
 
     A member of the ISR has one, and an eligible leader keeps the one that it had as a member.
@@ -123,7 +121,14 @@ class PartitionState:
     @property
     def original_replicas(self) -> tuple[BrokerId, ...]:
         """The replicas as they were before the present move; all of them without one."""
+        if not self.adding_replicas:
+            return self.replicas
         return tuple(each for each in self.replicas if each not in self.adding_replicas)
+
+    @property
+    def least_in_sync(self) -> int:
+        """The configured minimum, capped by the number of replicas."""
+        return min(self.min_insync_replicas, len(self.replicas))
 
     @property
     def candidates(self) -> tuple[IsrEntry, ...]:
@@ -140,16 +145,14 @@ class PartitionState:
         return next((entry for entry in self.isr if entry.broker_id == broker_id), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochStart:
+class EpochStart(NamedTuple):
     """First offset written under a leader epoch."""
 
     leader_epoch: LeaderEpoch
     start_offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochEndOffset:
+class EpochEndOffset(NamedTuple):
     """Greatest known epoch not above the requested one, and its exclusive end offset."""
 
     leader_epoch: LeaderEpoch
@@ -174,8 +177,7 @@ def joined_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """A named listener of a broker: INTERNAL (Kafka protocol, pod IP), EXTERNAL, or GRPC."""
 
     listener: str
@@ -346,8 +348,7 @@ class StoredPartition:
     generation: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdvertisedAddress:
+class AdvertisedAddress(NamedTuple):
     """Where clients outside find a broker; host "" means the address of its pod's node."""
 
     host: str

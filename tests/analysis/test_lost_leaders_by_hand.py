@@ -92,6 +92,28 @@ def test_a_leader_that_was_cut_off_and_is_scraped_once_more_did_not_lead_all_the
     assert (election["cause"], election["kind"]) == ("stale", "broker_failure")
 
 
+def test_a_leader_that_was_cut_off_between_two_scrapes_may_not_have_led_since_the_first(
+    spark: Any,
+) -> None:
+    # Broker 0 is scraped as leader at 9 and at 11, when it still thinks so; it may have been cut
+    # off just after 9, and one late scrape is no gap.
+    of = {"topic": "orders", "partition": "0"}
+    since = names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS
+    (election,) = table_of(
+        spark,
+        "elections",
+        line(names.PARTITION_IS_LEADER, [*[1.0] * 10, -1.0, 1.0, *[0.0] * 18], of=of),
+        line(names.PARTITION_LEADER_EPOCH, [*[1.0] * 10, -1.0, 1.0, *[2.0] * 18], of=of),
+        line(since, [*[START_MS / 1000 - 60] * 10, -1.0, START_MS / 1000 - 60], of=of),
+        shifted(leader(18, changed={}, epoch=2, broker=1), 12_000),
+        line(since, [START_MS / 1000 + 10.5] * 18, broker=1, first=12, of=of),
+        length=30_000,
+    )
+    assert election["t_first_new_ms"] == START_MS + 10_500
+    assert (election["no_leader_low_ms"], election["no_leader_high_ms"]) == (0, 2_500)
+    assert (election["cause"], election["kind"]) == ("alive", "controlled")
+
+
 @pytest.mark.parametrize(
     ("counted", "kind"),
     [

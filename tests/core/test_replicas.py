@@ -104,7 +104,7 @@ def test_a_replica_comes_back_while_the_broker_runs_but_not_twice_and_not_on_a_l
     with pytest.raises(InvariantViolation, match="loaded once"):
         core.step(ReplicaLoaded(hosted=back))
     core.step(LogDirectoryLost(reason="broken"))
-    core.step(ReplicaLoaded(hosted=replace(back, tp=replace(OTHER_TP, partition=9))))
+    core.step(ReplicaLoaded(hosted=replace(back, tp=OTHER_TP._replace(partition=9))))
     assert len(core.replicas.views()) == 2
 
 

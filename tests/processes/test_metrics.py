@@ -106,7 +106,7 @@ def test_rows_without_labels_or_of_a_partition_have_values(group: BrokerGroup) -
         for line in text.splitlines()
         if line.startswith(PARTITION_IS_LEADER.name) and f'topic="{topic}"' in line
     )
-    assert line.endswith(" 0.0")
+    assert float(line.rsplit(maxsplit=1)[1]) == 0
 
 
 def values_of(group: BrokerGroup, row: Metric) -> float:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import pairwise
 
 from strandline.errors import InvariantViolation
@@ -83,7 +82,7 @@ class EpochCache:
         count = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if count == 0 or (count == 1 and self._entries[0].start_offset == start_offset):
             return False
-        first = replace(self._entries[count - 1], start_offset=start_offset)
+        first = self._entries[count - 1]._replace(start_offset=start_offset)
         self._entries = [first, *self._entries[count:]]
         return True
 

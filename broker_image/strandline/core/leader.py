@@ -51,8 +51,8 @@ class LeaderReplica:
 
     @property
     def min_insync_replicas(self) -> int:
-        """The configured minimum, capped by the number of replicas."""
-        return min(self.state.min_insync_replicas, len(self.state.replicas))
+        """The least number of members in sync with which acks=all is taken."""
+        return self.state.least_in_sync
 
     @property
     def is_under_min_isr(self) -> bool:

@@ -50,7 +50,7 @@ from .purgatory import Operation, Purgatory
 from .reads import ConsumerReads
 from .requests import Requests
 from .settings import CoreSettings
-from .views import PartitionView, view_of
+from .views import PartitionView, ReplicaGauges, gauges_of, view_of
 
 
 class Replicas:
@@ -216,6 +216,11 @@ class Replicas:
         """Return a view of a replica, None if this broker does not host it."""
         partition = self._partitions.get(tp)
         return None if partition is None else view_of(partition)
+
+    def gauges(self, tp: TopicPartition) -> ReplicaGauges | None:
+        """Return what a scrape shows of a replica, None if this broker does not host it."""
+        partition = self._partitions.get(tp)
+        return None if partition is None else gauges_of(partition)
 
     def views(self) -> tuple[PartitionView, ...]:
         """Return views of all replicas, ascending."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import replace
 
 from strandline.core.events import SequenceCheck
 from strandline.model import NO_EPOCH, EpochStart, LeaderEpoch
@@ -47,7 +46,7 @@ class BatchHistory:
         """Return the epochs from an offset on; the one that it lies in begins there."""
         known = self._known_from(offset)
         if known and known[0].start_offset < offset:
-            known[0] = replace(known[0], start_offset=offset)
+            known[0] = known[0]._replace(start_offset=offset)
         return tuple(known)
 
     def forget_epochs_below(self, offset: int) -> None:
@@ -61,7 +60,7 @@ class BatchHistory:
     def adopt_epoch_below(self, start: EpochStart) -> None:
         """Take the last epoch of an empty log from where it begins: the batches are deleted."""
         if start.leader_epoch != NO_EPOCH and start.start_offset > 0 and not self._epochs:
-            self._epochs = [replace(start, start_offset=start.start_offset - 1)]
+            self._epochs = [start._replace(start_offset=start.start_offset - 1)]
 
     def check_sequence(self, header: BatchHeader) -> SequenceCheck:
         """Tell whether a client's batch is new, a retry or out of order; `rebuild` is not set."""

@@ -17,7 +17,7 @@ import re
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -189,7 +189,7 @@ class Segment:
         own = [each for each in epochs if base <= each.start_offset < end.offset]
         before = [each for each in epochs if each.start_offset < base]
         if before and not (own and own[0].start_offset == base):
-            own.insert(0, replace(before[-1], start_offset=base))
+            own.insert(0, before[-1]._replace(start_offset=base))
         if not own:
             return None
         return SegmentSummary(

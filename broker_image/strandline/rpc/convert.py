@@ -62,8 +62,7 @@ class Pair:
     def __init__(self, value: type, message: type[Message], **parts: Part | Pair) -> None:
         self.value = value
         self.message = message
-        names = (field.name for field in dataclasses.fields(value))
-        self._copied = tuple(name for name in names if name not in parts)
+        self._copied = tuple(name for name in _field_names(value) if name not in parts)
         self._parts = tuple(parts.items())
 
     def to_wire(self, value: Any) -> Any:
@@ -79,6 +78,13 @@ class Pair:
         for name, part in self._parts:
             fields[name] = part.from_wire(getattr(wire, name))
         return self.value(**fields)
+
+
+def _field_names(value: Any) -> tuple[str, ...]:
+    """Return the names of the fields of a named tuple or a dataclass."""
+    if issubclass(value, tuple):
+        return tuple(value._fields)
+    return tuple(field.name for field in dataclasses.fields(value))
 
 
 class _Heartbeat(Pair):

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from strandline import names
 from strandline_analysis import catalogue
+from strandline_analysis.run_lengths import GAP_INTERVALS
 from strandline_analysis.samples import (
     broker_id,
     of,
@@ -69,7 +70,8 @@ def elections(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: in
 def elections_of(facts: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) -> DataFrame:
     """Return what `elections` does, of facts as `samples.held` returns them."""
     led = settled(_led(facts))
-    changes = _changes(_leaderships(led, facts, interval_ms=interval_ms), led)
+    began = _leaderships(led, facts, interval_ms=interval_ms)
+    changes = _changes(began, led, interval_ms=interval_ms)
     changes = settled(_with_restarts(changes, facts))
     changes = settled(_with_kinds(changes, facts, interval_ms=interval_ms))
     seen = changes.where(F.col("t_first_new_ms").between(start_ms, end_ms - 1))
@@ -242,13 +244,14 @@ def _led(facts: DataFrame) -> DataFrame:
     )
 
 
-def _changes(leaderships: DataFrame, led: DataFrame) -> DataFrame:
+def _changes(leaderships: DataFrame, led: DataFrame, *, interval_ms: int) -> DataFrame:
     """Return one row for each leadership that follows another.
 
     Until when the old leader led is told by its last scrape as leader before the new one began: a
     broker that was cut off may show itself as the leader again afterwards. If it showed itself
-    without a gap from before that moment to after it, it led until then. If it was first seen
-    afterwards, nothing is known but when it began.
+    without a gap from before that moment to after it, it took itself for the leader until then, but
+    may have been cut off since the scrape before. If it was first seen afterwards, nothing is known
+    but when it began.
     """
     in_order = Window.partitionBy(*PARTITION).orderBy("epoch")
     before = ("epoch", "pod", "instance", "t_first_new_ms")
@@ -271,6 +274,8 @@ def _changes(leaderships: DataFrame, led: DataFrame) -> DataFrame:
     )
     ran_on = F.coalesce(F.col("old.last_ms") > begun, F.lit(True))
     last_old = F.least(F.coalesce(F.col("old.last_ms"), F.col("old_t_first_new_ms")), begun)
+    unseen = F.when(F.col("old.last_ms") > begun, int(GAP_INTERVALS * interval_ms)).otherwise(0)
+    high = F.least(begun - last_old + unseen, begun - F.col("old_t_first_new_ms"))
     hold_end = F.coalesce(F.col("old.hold_end_ms"), begun)
     low = F.greatest(begun - error - hold_end, F.lit(0))
     skipped = F.col("epoch") > F.col("old_epoch") + 1
@@ -283,7 +288,7 @@ def _changes(leaderships: DataFrame, led: DataFrame) -> DataFrame:
                 "new_leader": broker_id("pod"),
                 "t_last_old_ms": last_old,
                 "no_leader_low_ms": F.when(skipped, 0).otherwise(low),
-                "no_leader_high_ms": F.greatest(begun - last_old, F.lit(0)),
+                "no_leader_high_ms": F.greatest(high, F.lit(0)),
                 "cause": _looked_up(CAUSES, reason),
                 "observed": F.lit(True),
             }

@@ -98,7 +98,8 @@ def elections(history: History, of: Range) -> Iterator[dict[str, Any]]:
         if not of.start_ms <= new.begun < of.end_ms:
             continue
         skipped = new.epoch > old.epoch + 1
-        last_old, until, reason = _last_led(old, new)
+        last_old, until, reason, ran_on = _last_led(old, new)
+        unseen = new.begun - last_old + (int(of.gap_ms) if ran_on else 0)
         cause = "restart" if _restarted(history, old, last_old, new) else CAUSES[reason]
         common = {
             "topic": new.topic,
@@ -115,7 +116,7 @@ def elections(history: History, of: Range) -> Iterator[dict[str, Any]]:
             "old_leader": None if skipped else broker_of(old.pod),
             "new_leader": broker_of(new.pod),
             "no_leader_low_ms": 0 if skipped else max(new.begun - new.error - until, 0),
-            "no_leader_high_ms": max(new.begun - last_old, 0),
+            "no_leader_high_ms": max(min(unseen, new.begun - old.begun), 0),
             "kind": "unclean" if _outside(history, old, last_old, new) else signs,
             "observed": True,
         }
@@ -176,13 +177,16 @@ def zombie_leaders(history: History, of: Range) -> Iterator[dict[str, Any]]:
         }
 
 
-def _last_led(old: Leadership, new: Leadership) -> tuple[int, int, str]:
-    """Return until when the old leader surely led, when that ended to hold, and why."""
+def _last_led(old: Leadership, new: Leadership) -> tuple[int, int, str, bool]:
+    """Return until when the old leader showed itself, when that ended to hold, and why.
+
+    The last one tells whether it showed itself before and after the new one began, without a gap.
+    """
     before = [each for each in old.shown if each.at <= new.begun]
     if not before:
-        return min(old.begun, new.begun), new.begun, "change"
+        return min(old.begun, new.begun), new.begun, "change", False
     last = max(before, key=lambda each: each.at)
-    return new.begun if last.goes_on else last.at, last.until, last.reason
+    return new.begun if last.goes_on else last.at, last.until, last.reason, last.goes_on
 
 
 def _restarted(history: History, old: Leadership, last_old: int, new: Leadership) -> bool:

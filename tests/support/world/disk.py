@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from strandline.core.events import RecordsHandle
 from strandline.model import (
@@ -82,7 +82,7 @@ class Disk:
         epochs: dict[int, EpochStart] = {}
         for each in self.epochs:
             start = max(each.start_offset, offset)
-            epochs[start] = replace(each, start_offset=start)
+            epochs[start] = each._replace(start_offset=start)
         self.epochs = tuple(epochs.values())
 
     def restart_at(self, offset: int) -> None:

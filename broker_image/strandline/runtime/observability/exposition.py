@@ -31,8 +31,13 @@ def header(name: str, documentation: str, kind: str) -> str:
 
 def sample(name: str, labels: Iterable[tuple[str, str]], value: float) -> str:
     """Return the line of one sample."""
+    return f"{beginning(name, labels)}{number(value)}\n"
+
+
+def beginning(name: str, labels: Iterable[tuple[str, str]]) -> str:
+    """Return the line of a sample up to its value."""
     shown = ",".join([f'{key}="{_escaped(each)}"' for key, each in labels])
-    return f"{name}{{{shown}}} {_number(value)}\n" if shown else f"{name} {_number(value)}\n"
+    return f"{name}{{{shown}}} " if shown else f"{name} "
 
 
 def in_steps(samples: Sequence[str]) -> Iterator[str]:
@@ -47,7 +52,8 @@ def _escaped(value: str) -> str:
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Return a value as prometheus_client writes it."""
     if isinstance(value, int) and abs(value) < PLAIN_MAX:
         return f"{int(value)}.0"
     text: str = _go_string(value)

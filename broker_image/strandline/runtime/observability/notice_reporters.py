@@ -91,6 +91,14 @@ class CoreNoticeReporter:
         self.isr_changed_at[notice.tp] = now
         _say(logging.INFO, "became leader", notice)
 
+    def leadership_since(self, tp: TopicPartition) -> tuple[float, float] | None:
+        """Return when leadership began and the ISR last changed, None for a replica not led here.
+
+        Units:   wall time in seconds
+        """
+        began, changed = self.leader_since.get(tp), self.isr_changed_at.get(tp)
+        return None if began is None or changed is None else (began, changed)
+
     def forget_leadership(self, tp: TopicPartition) -> None:
         """Forget since when a replica leads; this broker may have led it or not."""
         self.leader_since.pop(tp, None)
@@ -200,6 +208,9 @@ LINES: Final[dict[type, tuple[int, str]]] = {
 }
 """Level and message of each notice of the controller; an unclean election is a warning."""
 
+NAMELESS: Final = (int, float, str, type(None))
+"""Types of values that have no parts; most fields of notices have one of these."""
+
 WRITERS_OWN: Final = frozenset({"broker_id", "broker_epoch"})
 """Fields that every line uses for the broker that wrote it."""
 
@@ -227,13 +238,15 @@ def _plain(value: object) -> object:
     """Return a value as JSON has it; `asdict` would copy every part of it deeply."""
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, tuple):
-        return [_plain(each) for each in value]
+    if isinstance(value, NAMELESS):
+        return value
     parts = _field_names(value)
+    if isinstance(value, tuple) and not parts:
+        return [_plain(each) for each in value]
     return {name: _plain(getattr(value, name)) for name in parts} if parts else value
 
 
 def _field_names(value: object) -> Iterable[str]:
-    """Return the names of a dataclass's fields, none for any other value."""
+    """Return the names of the fields of a dataclass or named tuple, none for any other value."""
     names: Iterable[str] = getattr(value, "__dataclass_fields__", ())
-    return names
+    return names or getattr(value, "_fields", ())
