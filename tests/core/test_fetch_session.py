@@ -65,6 +65,12 @@ class Follower:
     wanted: dict[TopicPartition, FetchPartition] = field(default_factory=dict)
 
 
+def caught_up(core: Core) -> list[list[int | None]]:
+    """Return what a scrape shows of followers."""
+    found = (core.replicas.gauges(tp) for tp in TPS)
+    return [[each.caught_up_ms for each in gauges.followers.values()] for gauges in found if gauges]
+
+
 class Pair:
     """Two leaders that get the same events; one is never told what changed in a fetch."""
 
@@ -83,6 +89,7 @@ class Pair:
         effects = self.remembers.step(event, after_ms=after_ms)
         assert effects == self.looks.step(whole, after_ms=after_ms), event
         assert self.remembers.replicas.views() == self.looks.replicas.views(), event
+        assert caught_up(self.remembers) == caught_up(self.looks), event
         wakeups = (each.replicas.next_wakeup_ms for each in (self.remembers, self.looks))
         assert len(set(wakeups)) == 1, event
         self._answer(effects)
