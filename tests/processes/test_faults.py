@@ -147,7 +147,7 @@ def test_an_eligible_leader_leads_if_the_whole_isr_is_killed(group: BrokerGroup)
     assert set(eligible) <= set(others)
     shown = f'{names.PARTITION_ELIGIBLE_LEADERS.name}{{topic="{topic}",partition="0"}}'
     eventually(
-        lambda: f"{shown} {len(eligible)}.0" in group.brokers[old].get("/metrics")[1],
+        lambda: f"{shown} {len(eligible)}\n" in group.brokers[old].get("/metrics")[1],
         FAULT_LIMIT_MS,
         "eligible leaders as a metric",
     )
