@@ -281,6 +281,7 @@ class SimulatedCoreShell:
             clean_since_epoch=self._registration.clean_since_epoch,
             max_wait_ms=effect.max_wait_ms,
             partitions=effect.partitions,
+            changes=effect.changes,
             without_records=self._disk.is_full and self._environment.plan.full_followers_tell,
         )
         network.send_on(stream.stream, life.address, fetch, Delivery.REPEATABLE)

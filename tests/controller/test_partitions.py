@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -40,6 +41,7 @@ from strandline.model import (
     ElectionKind,
     Recovery,
 )
+from tests.support.counted_calls import calls_of
 from tests.support.world.network import Mode
 from tests.support.world.setups import three_brokers, with_active_controller
 from tests.support.world.values import entry, replica, state, topic, tp
@@ -289,6 +291,19 @@ def test_change_by_any_writer_is_propagated_and_an_older_state_is_not() -> None:
     count = len(world.states_sent(0, 2))
     world.deliver(0, PartitionObserved(partition=old))
     assert len(world.states_sent(0, 2)) == count
+
+
+def test_the_echo_of_a_known_object_costs_no_decision() -> None:
+    world = with_active_controller(state(), nodes=(0,))
+    world.put_partition(state(leader=1, leader_epoch=1, partition_epoch=1))
+    world.settle()
+    known = world.store.partitions["orders-0"]
+    newer = replace(known, generation=known.generation + 1)
+    echo, change = (
+        calls_of(partial(world.deliver, 0, PartitionObserved(partition=each)))
+        for each in (known, newer)
+    )
+    assert 2 * echo < change, (echo, change)
 
 
 def test_isr_only_metadata_is_coalesced_and_leadership_is_not() -> None:

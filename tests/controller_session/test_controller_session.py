@@ -46,7 +46,7 @@ from strandline.core.events import (
     StopReplicaReceived,
 )
 from strandline.errors import ErrorCode
-from strandline.model import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
+from strandline.model import BrokerEpoch, BrokerId, ControllerEpoch, LiveBroker, TopicPartition
 
 from .setups import CONTROLLER_EPOCH, EPOCH, OTHER_TP, SIGNED_BY_3, TIMING, TP, Session, proposal
 
@@ -134,6 +134,25 @@ def test_metadata_of_an_older_controller_is_dropped() -> None:
     )
     assert session.step(message(older)) == []
     assert session.metadata.snapshot("INTERNAL").controller == BrokerId(2)
+
+
+def test_live_brokers_are_passed_on_once_until_they_or_the_controller_change() -> None:
+    session = Session()
+    session.open()
+
+    def told(update: MetadataUpdate) -> int:
+        return len(session.step(message(update)))
+
+    broker = LiveBroker(
+        broker_id=BrokerId(5), broker_epoch=EPOCH, clean_since_epoch=EPOCH, endpoints=()
+    )
+    restarted = replace(broker, broker_epoch=BrokerEpoch(EPOCH + 1))
+    later = ControllerEpoch(CONTROLLER_EPOCH + 1)
+    assert [told(UPDATE), told(UPDATE)] == [1, 0]
+    assert [told(replace(UPDATE, live_brokers=(broker,))) for _ in range(2)] == [1, 0]
+    assert [told(replace(UPDATE, live_brokers=(restarted,))) for _ in range(2)] == [1, 0]
+    assert told(replace(UPDATE, live_brokers=(restarted,), controller_epoch=later)) == 1
+    assert told(UPDATE) == 0
 
 
 # --- messages of the replicas ---------------------------------------------------------------

@@ -12,7 +12,6 @@ from strandline.core.broker_context import BrokerContext
 from strandline.core.effects import Effect, PersistState
 from strandline.core.events import (
     Event,
-    FetchPartition,
     FollowerFetchReceived,
     LeaderAndIsrReceived,
     LiveBrokersChanged,
@@ -21,6 +20,7 @@ from strandline.core.events import (
     SequenceCheck,
     StatePersisted,
 )
+from strandline.core.fetch_changes import FetchPartition
 from strandline.core.live_brokers import LiveBrokers
 from strandline.core.local_log import LocalLog
 from strandline.core.replicas import Replicas

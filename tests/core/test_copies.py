@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from strandline.core.effects import Effect, LogReadInfo, ReplyFetch
-from strandline.core.events import FetchPartition, FollowerFetchReceived, Ticked
+from strandline.core.events import FollowerFetchReceived, Ticked
+from strandline.core.fetch_changes import FetchPartition
 from strandline.model import BrokerId, PartitionState
 
 from .samples import (

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from strandline.core.effects import Effect, ProposeIsr
-from strandline.core.leader import LeaderReplica, become_leader
+from strandline.core.leader import LeaderReplica
 from strandline.core.live_brokers import LiveBrokers
+from strandline.core.new_leader import become_leader
 from strandline.core.notices import HighWatermarkAdvanced, IsrChanged
 from strandline.model import BrokerEpoch, BrokerId, IsrEntry, PartitionState
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from strandline.core.follower import FollowerReplica
-from strandline.core.leader import LeaderReplica, become_leader
+from strandline.core.leader import LeaderReplica
+from strandline.core.new_leader import become_leader
 from strandline.core.notices import BecameFollower, BecameLeader, ReplicaFailed
 from strandline.core.partition import IDLE, Failed, Partition
 from strandline.errors import ErrorCode, InvariantViolation

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from strandline.core.fetch_session import FetchSession
 from strandline.core.purgatory import (
     DelayedDeleteRecords,
     DelayedFetch,
@@ -15,7 +16,7 @@ from strandline.core.purgatory import (
 from strandline.errors import InvariantViolation
 from strandline.model import BrokerEpoch, BrokerId
 
-from .samples import OTHER_TP, TP
+from .samples import OTHER_TP, TP, fetched
 
 
 def append(request_id: int, required: int, deadline_ms: int = 100) -> DelayedProduce:
@@ -45,7 +46,7 @@ def follower(request_id: int, broker: int = 1, deadline_ms: int = 100) -> Delaye
         request_id=request_id,
         follower=BrokerId(broker),
         broker_epoch=BrokerEpoch(1),
-        partitions=(),
+        session=FetchSession.begun_by(fetched(broker), 0),
         watched=frozenset({TP}),
         without_records=False,
         deadline_ms=deadline_ms,

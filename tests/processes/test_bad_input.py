@@ -13,7 +13,8 @@ from contextlib import suppress
 import grpc
 import pytest
 
-from strandline.core.events import FetchPartition, FollowerFetchReceived
+from strandline.core.events import FollowerFetchReceived
+from strandline.core.fetch_changes import FetchPartition
 from strandline.errors import ErrorCode
 from strandline.kafka_listener import schemas
 from strandline.kafka_listener.wire import Message

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.core.events import FetchPartition
+from strandline.core.fetch_changes import FetchPartition
 from strandline.errors import ErrorCode
 from strandline.model import (
     BrokerEpoch,

@@ -8,7 +8,6 @@ from enum import Enum
 from strandline.core.events import (
     DelayedFetchReceived,
     DeleteRecordsReceived,
-    FetchPartition,
     FollowerFetchReceived,
     ProduceReceived,
     RecordsHandle,
@@ -16,6 +15,7 @@ from strandline.core.events import (
     RetentionReached,
     SequenceCheck,
 )
+from strandline.core.fetch_changes import FetchPartition
 from strandline.errors import ErrorCode
 from strandline.model import NO_EPOCH, Acks, BatchSpan, BrokerEpoch, LeaderEpoch
 from tests.support.world.values import tp

@@ -16,7 +16,7 @@ from strandline.core.effects import (
     SendFetch,
     WriteEpochCheckpoint,
 )
-from strandline.core.events import FetchPartition
+from strandline.core.fetch_changes import FetchPartition
 from strandline.core.views import PartitionView
 from strandline.errors import ErrorCode
 from strandline.model import LeaderEpoch

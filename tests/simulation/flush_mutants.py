@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from strandline.core import leader as leader_module
 from strandline.core.events import LogFlushed
-from strandline.core.fetchers import Fetcher
+from strandline.core.fetcher import Fetcher
 from strandline.core.high_watermark import next_high_watermark
 from strandline.model import TopicPartition
 from strandline_simulation.core_shell import SimulatedCoreShell

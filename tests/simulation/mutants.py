@@ -29,7 +29,7 @@ from strandline.core import leader as leader_module
 from strandline.core.broker_context import BrokerContext
 from strandline.core.effects import Effect, LogReadInfo, PersistState
 from strandline.core.events import AlterPartitionResponseReceived
-from strandline.core.fetchers import Fetcher, OutstandingFetch
+from strandline.core.fetcher import Fetcher, OutstandingFetch
 from strandline.core.follower import FollowerReplica
 from strandline.core.high_watermark import next_high_watermark
 from strandline.core.isr import PendingShrink, Stable

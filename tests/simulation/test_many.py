@@ -17,6 +17,7 @@ from strandline_simulation.nemesis import drawn_kinds
 from strandline_simulation.plan_generator import draw_plan
 from strandline_simulation.run import ScheduleResult, run
 from strandline_simulation.summary import Summary, failure_report
+from tests.simulation.fetch_mutants import FETCH_MUTANTS
 from tests.simulation.flush_mutants import FLUSH_MUTANTS
 from tests.simulation.move_plans import FOUND_IN_MOVES_BY_SEARCH
 from tests.simulation.mutants import FOUND_BY_SEARCH, Mutant, planted
@@ -75,7 +76,7 @@ def test_data_is_lost_as_far_as_the_guarantee_goes_and_no_further(summary: Summa
     assert any(result.awaiting_rejoin_max for result in summary.results)
 
 
-BY_SEARCH = FOUND_BY_SEARCH + FLUSH_MUTANTS + FOUND_IN_MOVES_BY_SEARCH
+BY_SEARCH = FOUND_BY_SEARCH + FETCH_MUTANTS + FLUSH_MUTANTS + FOUND_IN_MOVES_BY_SEARCH
 
 
 @pytest.mark.parametrize("mutant", BY_SEARCH, ids=lambda mutant: mutant.title)

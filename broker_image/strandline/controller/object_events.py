@@ -33,7 +33,7 @@ class ObjectEventHandler:
         """Take one event about stored objects."""
         match event:
             case store_events.PartitionObserved():
-                return self._on_partition(event.partition, now_ms)
+                return self._on_observed(event.partition, now_ms)
             case store_events.PartitionResponseReceived():
                 return self._on_partition_response(event, now_ms)
             case store_events.PartitionDeleted():
@@ -80,6 +80,16 @@ class ObjectEventHandler:
                 # The list is older than what was known, or the store went back: a read tells.
                 active.reconciler.doubt_status(known, now_ms)
         return effects
+
+    def _on_observed(self, partition: StoredPartition, now_ms: int) -> list[ControllerEffect]:
+        """Take what the watch showed, unless it is what we know: our own write, after its response.
+
+        What the response changed is queued, and else nothing changed.
+        """
+        known = self._active.table.entries.get(partition.name)
+        if known is not None and known.is_known(partition):
+            return []
+        return self._on_partition(partition, now_ms)
 
     def _on_partition(self, partition: StoredPartition, now_ms: int) -> list[ControllerEffect]:
         """Take note of a Partition; it may show our own write before the response to it."""

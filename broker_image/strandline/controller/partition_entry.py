@@ -130,6 +130,10 @@ class PartitionEntry:
             case NoCall() | Superseded():
                 return None
 
+    def is_known(self, partition: StoredPartition) -> bool:
+        """Tell whether this very version of the object was adopted and is not doubted since."""
+        return self.stored == partition and partition.state is not None and not self.state_lost
+
     def adopt(self, partition: StoredPartition) -> bool:
         """Take another version of the object. Returns: False for an older one."""
         known, found = self.stored.state, partition.state

@@ -19,7 +19,14 @@ from strandline.core.events import (
     StopReplicaReceived,
 )
 from strandline.errors import ErrorCode
-from strandline.model import Registration, TopicPartition, TrashedReplica
+from strandline.model import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    Registration,
+    TopicPartition,
+    TrashedReplica,
+)
 
 from . import events, messages
 from .controlled_shutdown import ControlledShutdown
@@ -58,6 +65,8 @@ class ControllerSession:
         self._report = BrokerReport(registration, replicas=replicas, trashed=trashed)
         self.connection = HolderConnection(self._report, timing=timing)
         self._shutdown: ControlledShutdown | None = None
+        self._announced: tuple[ControllerEpoch, frozenset[tuple[BrokerId, BrokerEpoch]]] | None
+        self._announced = None
         self._unsent: dict[TopicPartition, ProposeIsr] = {}
         """The last proposal of each partition while no session is open.
 
@@ -147,9 +156,17 @@ class ControllerSession:
         return [RestoreReplicas(request_id=command.request_id, partitions=command.partitions)]
 
     def _on_metadata(self, update: messages.MetadataUpdate) -> list[Effect]:
+        """Tell the replicas of the live brokers, unless this controller told the same before.
+
+        They go through all partitions that they lead for it.
+        """
         if not self._metadata.apply(update):
             return []
         epoch, brokers = update.controller_epoch, update.live_brokers
+        announced = epoch, frozenset((each.broker_id, each.broker_epoch) for each in brokers)
+        if announced == self._announced:
+            return []
+        self._announced = announced
         return [StepReplicas(event=LiveBrokersChanged(controller_epoch=epoch, brokers=brokers))]
 
     def _on_proposed(self, proposal: ProposeIsr) -> list[Effect]:

@@ -175,6 +175,7 @@ class ControllerRequests:
             partition = self._partitions[command.tp] = Partition(log=log, context=self._context)
             effects.append(_create(command))
         elif partition.log.adopt_settings(command.settings):
+            self._fetchers.note_settings(command.tp)
             effects.append(_create(command))
         role_before = partition.role
         error, role_effects = partition.on_committed_state(command.state, now_ms)
@@ -195,7 +196,9 @@ class ControllerRequests:
             if error is not ErrorCode.NONE:
                 continue
             self._fetchers.forget(tp)
-            self._partitions.pop(tp, None)
+            stopped = self._partitions.pop(tp, None)
+            if stopped is not None:
+                stopped.leave_role()
             # Also for a replica unknown here: an earlier process may have left its folder.
             effects.append(DeleteReplica(tp=tp))
         effects.append(
@@ -211,6 +214,8 @@ class ControllerRequests:
         effects: list[Effect] = []
         for _, partition in sorted(self._partitions.items()):
             if isinstance(partition.role, LeaderReplica):
+                # Another process of a follower may be announced: the former one is refused.
+                partition.role.unsettle_followers()
                 effects += partition.role.propose_joiner(now_ms)
                 effects += partition.role.advance_high_watermark(now_ms)
                 effects += partition.role.advance_low_watermark()

@@ -24,7 +24,8 @@ from strandline.model import (
     TopicSettings,
 )
 
-from .events import FetchPartition, RecordsHandle
+from .events import RecordsHandle
+from .fetch_changes import FetchChanges, FetchPartition
 from .notices import Notice
 
 # --- commands on the disk ---------------------------------------------------------------
@@ -209,12 +210,14 @@ class SendFetch:
     """Fetch from a leader; a later fetch from the same leader supersedes this one.
 
     The leader ends a superseded fetch at once; the follower drops its response by the request id.
+    changes is what the fetch before it lacked, None if the core does not know.
     """
 
     request_id: int
     leader: BrokerId
     max_wait_ms: int
     partitions: tuple[FetchPartition, ...]
+    changes: FetchChanges | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,6 @@ from strandline.model import (
     ControllerEpoch,
     EpochEndOffset,
     HostedPartition,
-    LeaderEpoch,
     LiveBroker,
     PartitionCommand,
     PartitionEpoch,
@@ -29,6 +28,7 @@ from strandline.model import (
 )
 
 from .copy_quota import CopyIntakeChanged
+from .fetch_changes import FetchChanges, FetchPartition
 
 RecordsHandle = NewType("RecordsHandle", object)
 """Records that a shell holds, checked; the core carries the handle and never looks into it."""
@@ -171,30 +171,14 @@ class RequestCancelled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchPartition:
-    """One partition of a follower's fetch; fetch_offset is the follower's log end offset.
-
-    last_fetched_epoch is the epoch of the follower's last batch or epoch entry,
-    NO_EPOCH for an empty log. high_watermark is the one the follower knows, so that a leader
-    need not remember which one it sent, nor guess whether it arrived (KIP-1166). log_start_offset
-    is the follower's log start that is on its disk.
-    """
-
-    tp: TopicPartition
-    fetch_offset: int
-    leader_epoch: LeaderEpoch
-    last_fetched_epoch: LeaderEpoch
-    high_watermark: int
-    log_start_offset: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerFetchReceived:
     """A follower asks for records; its fetch offsets say what it has.
 
     without_records: the follower has no room for records (ADR 0050). It tells what it has, so that
     the leader can commit it, and learns high watermarks and where to truncate.
     copies_after_ms: records of a copy (`LogReadInfo`) are no reason to respond sooner (ADR 0061).
+    partitions is the whole fetch; changes tells a leader that remembers the last one what is new
+    (ADR 0067).
     """
 
     request_id: int
@@ -203,6 +187,7 @@ class FollowerFetchReceived:
     clean_since_epoch: BrokerEpoch
     max_wait_ms: int
     partitions: tuple[FetchPartition, ...]
+    changes: FetchChanges | None = None
     without_records: bool = False
     copies_after_ms: int = 0
 

@@ -18,7 +18,8 @@ from strandline.errors import ErrorCode
 from strandline.model import BatchSpan, BrokerId, EpochEndOffset, LeaderEpoch, PartitionState
 
 from .effects import AppendAsFollower, Effect
-from .events import FetchedPartition, FetchPartition
+from .events import FetchedPartition
+from .fetch_changes import FetchPartition
 from .local_log import LocalLog
 from .notices import Fenced
 from .settings import CoreSettings

@@ -1,8 +1,9 @@
 """Fetches of followers, on the leader: counted on arrival, then completed or held back.
 
-A fetch counts once, when it arrives. After a wait, which `Requests` ends, its partitions are read
-again, and the second read does not count. Which replicas are copies is decided here; how fast they
-may copy is the shell's affair (ADR 0061).
+A fetch counts once, when it arrives; what its `FetchSession` knows to tell nothing new counts
+without a look. After a wait, which `Requests` ends, partitions are read again, and the second read
+does not count. Which replicas are copies is decided here; how fast they may copy is the shell's
+affair (ADR 0061).
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from strandline.errors import ErrorCode
 from strandline.model import BrokerId, TopicPartition
 
 from .effects import Effect, LogReadInfo, ReplyFetch
-from .events import FetchPartition, FollowerFetchReceived
+from .events import FollowerFetchReceived
+from .fetch_changes import FetchPartition
+from .fetch_session import FetchSession
 from .isr import maximal_isr
 from .leader import LeaderReplica
 from .notices import fenced
@@ -31,6 +34,7 @@ class FollowerFetches:
     ) -> None:
         self._partitions = partitions
         self._purgatory = purgatory
+        self._sessions: dict[BrokerId, FetchSession] = {}
 
     def on_fetch(self, event: FollowerFetchReceived, now_ms: int) -> list[Effect]:
         """Count what a follower has, then respond or let it wait for more.
@@ -48,9 +52,10 @@ class FollowerFetches:
             effects.append(
                 ReplyFetch(request_id=waiting.request_id, follower=waiting.follower, partitions=())
             )
-        reads: list[LogReadInfo] = []
-        delayed = _delayed(event, now_ms)
-        for fetch in event.partitions:
+        session = self._session_of(event, now_ms)
+        asked, reads = session.to_look_at(), list[LogReadInfo]()
+        delayed = _delayed(event, session, now_ms)
+        for fetch in asked:
             leader = self._admit(event, fetch)
             if isinstance(leader, ErrorCode):
                 effects += fenced(leader, "fetch")
@@ -59,18 +64,32 @@ class FollowerFetches:
                 read, counted = _count(leader, event, fetch, now_ms)
                 effects += counted
                 reads.append(_for(delayed, read, leader))
+                if _tells_nothing(leader, event.follower, fetch, read):
+                    session.settle(fetch.tp, leader.followers[event.follower])
         waiting_copies = frozenset[TopicPartition]()
         if event.copies_after_ms > 0:
             waiting_copies = frozenset(read.tp for read in reads if read.is_copy)
         urgent = (_is_urgent(read) for read in reads if read.tp not in waiting_copies)
-        if event.max_wait_ms > 0 and reads and not any(urgent):
+        if event.max_wait_ms > 0 and session.wanted and not any(urgent):
             self._purgatory.add(_with_copies_later(delayed, waiting_copies, event, now_ms))
             return effects
-        return [*effects, _reply(delayed, reads)]
+        return [*effects, _reply(delayed, asked, reads)]
 
     def respond(self, delayed: DelayedFollowerFetch) -> ReplyFetch:
         """Return the response to a fetch whose wait is over: by news, or by its deadline."""
-        return _reply(delayed, self._read(delayed))
+        asked = delayed.session.to_look_at()
+        return _reply(delayed, asked, self._read(delayed, asked))
+
+    def _session_of(self, event: FollowerFetchReceived, now_ms: int) -> FetchSession:
+        """Return the follower's session with this fetch; begin one if the fetch continues none."""
+        session = self._sessions.get(event.follower)
+        if session is not None and session.is_continued_by(event):
+            session.continue_with(event, now_ms)
+            return session
+        if session is not None:
+            session.end()
+        session = self._sessions[event.follower] = FetchSession.begun_by(event, now_ms)
+        return session
 
     def _admit(
         self, event: FollowerFetchReceived, fetch: FetchPartition
@@ -88,9 +107,11 @@ class FollowerFetches:
         )
         return leader if admitted else ErrorCode.STALE_BROKER_EPOCH
 
-    def _read(self, delayed: DelayedFollowerFetch) -> list[LogReadInfo]:
+    def _read(
+        self, delayed: DelayedFollowerFetch, asked: Sequence[FetchPartition]
+    ) -> list[LogReadInfo]:
         reads: list[LogReadInfo] = []
-        for fetch in delayed.partitions:
+        for fetch in asked:
             leader = find_leader(self._partitions.get(fetch.tp), fetch.leader_epoch)
             if isinstance(leader, ErrorCode):
                 reads.append(refused(fetch.tp, fetch.fetch_offset, leader))
@@ -102,15 +123,16 @@ class FollowerFetches:
         return reads
 
 
-def _delayed(event: FollowerFetchReceived, now_ms: int) -> DelayedFollowerFetch:
+def _delayed(
+    event: FollowerFetchReceived, session: FetchSession, now_ms: int
+) -> DelayedFollowerFetch:
     """Return a fetch as it waits; one without records waits for its deadline alone."""
-    names = () if event.without_records else event.partitions
     return DelayedFollowerFetch(
         request_id=event.request_id,
         follower=event.follower,
         broker_epoch=event.broker_epoch,
-        partitions=event.partitions,
-        watched=frozenset(fetch.tp for fetch in names),
+        session=session,
+        watched=() if event.without_records else session.wanted.keys(),
         without_records=event.without_records,
         deadline_ms=now_ms + event.max_wait_ms,
     )
@@ -127,7 +149,7 @@ def _with_copies_later(
         return delayed
     return replace(
         delayed,
-        watched=delayed.watched - copies,
+        watched=frozenset(delayed.watched) - copies,
         deadline_ms=now_ms + min(event.max_wait_ms, event.copies_after_ms),
     )
 
@@ -152,17 +174,17 @@ def _is_copy(leader: LeaderReplica, follower: BrokerId) -> bool:
     return is_added and follower not in maximal_isr(leader.proposer.isr)
 
 
-def _reply(delayed: DelayedFollowerFetch, reads: Sequence[LogReadInfo]) -> ReplyFetch:
+def _reply(
+    delayed: DelayedFollowerFetch, asked: Sequence[FetchPartition], reads: Sequence[LogReadInfo]
+) -> ReplyFetch:
     """Respond with the news: records, refusals, high watermarks and log starts the follower lacks.
 
-    Shape:   reads[i] was read for delayed.partitions[i]
+    Shape:   reads[i] was read for asked[i]
     """
     news = tuple(
         read
-        for fetch, read in zip(delayed.partitions, reads, strict=True)
-        if _is_urgent(read)
-        or read.high_watermark != fetch.high_watermark
-        or read.log_start_offset > fetch.log_start_offset
+        for fetch, read in zip(asked, reads, strict=True)
+        if _is_urgent(read) or _is_news(fetch, read)
     )
     return ReplyFetch(request_id=delayed.request_id, follower=delayed.follower, partitions=news)
 
@@ -196,6 +218,27 @@ def _count(
     if read.high_watermark != leader.log.high_watermark:
         read = read_for_follower(leader, fetch)
     return read, effects
+
+
+def _tells_nothing(
+    leader: LeaderReplica, follower: BrokerId, fetch: FetchPartition, read: LogReadInfo
+) -> bool:
+    """Tell whether this fetch, if it came again, would change and tell nothing but the time.
+
+    Without records to read the follower is at the leader's end. A follower that is not in the
+    maximal ISR may be proposed by any fetch of it.
+    """
+    if _is_urgent(read) or _is_news(fetch, read):
+        return False
+    entry = leader.proposer.entry_of(follower)
+    return entry is not None and leader.followers[follower].covers(entry)
+
+
+def _is_news(fetch: FetchPartition, read: LogReadInfo) -> bool:
+    return (
+        read.high_watermark != fetch.high_watermark
+        or read.log_start_offset > fetch.log_start_offset
+    )
 
 
 def _is_urgent(read: LogReadInfo) -> bool:

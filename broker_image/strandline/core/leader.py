@@ -11,17 +11,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from strandline.errors import ErrorCode, InvariantViolation
+from strandline.errors import ErrorCode
 from strandline.model import BrokerEpoch, BrokerId, IsrEntry, LeaderEpoch, PartitionState
 
 from .broker_context import BrokerContext
 from .effects import AppendAsLeader, Effect
 from .events import AlterPartitionResponseReceived, ProduceReceived
 from .high_watermark import counted_end_offsets, next_high_watermark
-from .isr import Stable
 from .isr_proposer import IsrProposer
 from .local_log import LocalLog
-from .notices import BecameLeader, HighWatermarkAdvanced, IsrChanged, LowWatermarkAdvanced
+from .notices import HighWatermarkAdvanced, IsrChanged, LowWatermarkAdvanced
 from .progress import FollowerProgress, out_of_sync, reset_progress, stale_incarnations
 
 
@@ -65,8 +64,14 @@ class LeaderReplica:
         """Whether committed records may lie above the high watermark this leader inherited."""
         return self.log.high_watermark < self.epoch_start_offset
 
+    def unsettle_followers(self) -> None:
+        """Have the next fetch of each follower looked at: call it before anything changes."""
+        for progress in self.followers.values():
+            progress.unsettle(self.log.tp)
+
     def append(self, batch: ProduceReceived) -> AppendAsLeader:
         """Give a batch the next offsets; the disk follows when the effect is performed."""
+        self.unsettle_followers()
         return AppendAsLeader(
             request_id=batch.request_id,
             tp=self.log.tp,
@@ -94,6 +99,7 @@ class LeaderReplica:
         )
         if high_watermark == self.log.high_watermark:
             return []
+        self.unsettle_followers()
         self.log.raise_high_watermark(high_watermark)
         return [HighWatermarkAdvanced(tp=self.log.tp, high_watermark=high_watermark)]
 
@@ -216,6 +222,7 @@ class LeaderReplica:
         error: ErrorCode = ErrorCode.INVALID_UPDATE_VERSION,
     ) -> list[Effect]:
         """Take a later committed state of this leadership, from a response or a request."""
+        self.unsettle_followers()
         before = self.proposer.isr.entries
         effects = self.proposer.adopt(state, now_ms, error=error)
         self.followers = {
@@ -258,39 +265,3 @@ class LeaderReplica:
             log_end_offset=self.log.log_end_offset,
             high_watermark=self.log.high_watermark,
         )
-
-
-def become_leader(
-    log: LocalLog, state: PartitionState, context: BrokerContext, now_ms: int
-) -> tuple[LeaderReplica, list[Effect]]:
-    """Begin a leadership: the epoch stands in the log before its first record (KAFKA-7415).
-
-    ISR members get the whole lag time for their first fetch; until then their unknown end
-    holds the high watermark back.
-    """
-    if not context.is_own_incarnation(state.entry_of(context.broker_id)):
-        raise InvariantViolation("a leader's own ISR entry is its present process", tp=log.tp)
-    leader = LeaderReplica(
-        log=log,
-        context=context,
-        proposer=IsrProposer(
-            tp=log.tp, context=context, state=state, isr=Stable(entries=state.isr)
-        ),
-        epoch_start_offset=log.log_end_offset,
-        followers={
-            broker: FollowerProgress(last_caught_up_ms=now_ms if broker in state.isr_ids else None)
-            for broker in state.replicas
-            if broker != context.broker_id
-        },
-    )
-    effects = log.begin_epoch(state.leader_epoch, log.log_end_offset)
-    effects.append(
-        BecameLeader(
-            tp=log.tp,
-            topic_name=log.topic_name,
-            leader_epoch=state.leader_epoch,
-            start_offset=log.log_end_offset,
-            isr=state.isr,
-        )
-    )
-    return leader, effects + leader.advance_high_watermark(now_ms)

@@ -50,6 +50,7 @@ class LogStarts:
             return [_respond(event, ErrorCode.OFFSET_OUT_OF_RANGE)]
         if self._purgatory.is_full:
             return [_respond(event, ErrorCode.REQUEST_TIMED_OUT)]
+        leader.unsettle_followers()
         effects = leader.log.advance_start(offset, reason="delete_records")
         effects += leader.advance_low_watermark()
         self._purgatory.add(
@@ -67,6 +68,7 @@ class LogStarts:
         leader = find_leader(self._partitions.get(event.tp), None)
         if isinstance(leader, ErrorCode) or event.offset > leader.log.high_watermark:
             return []
+        leader.unsettle_followers()
         return leader.log.advance_start(event.offset, reason="retention")
 
     def on_persisted(self, event: LogStartPersisted) -> list[Effect]:

@@ -30,8 +30,9 @@ from strandline.model import (
 from .broker_context import BrokerContext
 from .effects import Effect
 from .follower import FollowerReplica
-from .leader import LeaderReplica, become_leader
+from .leader import LeaderReplica
 from .local_log import LocalLog
+from .new_leader import become_leader
 from .notices import BecameFollower, ReplicaFailed
 from .terms import term_after
 
@@ -114,8 +115,14 @@ class Partition:
 
     def fail(self, reason: str) -> list[Effect]:
         """Go offline for the life of the process."""
+        self.leave_role()
         self.role = Failed(reason=reason)
         return [ReplicaFailed(tp=self.log.tp, reason=reason)]
+
+    def leave_role(self) -> None:
+        """End the present role; followers that wait on a leader have to hear of it."""
+        if isinstance(self.role, LeaderReplica):
+            self.role.unsettle_followers()
 
     def _error_for(self, state: PartitionState) -> ErrorCode:
         if self.context.broker_id not in state.replicas:
@@ -138,6 +145,7 @@ class Partition:
         return None
 
     def _take_role(self, state: PartitionState, now_ms: int) -> tuple[ErrorCode, list[Effect]]:
+        self.leave_role()
         self.applied = state
         me = self.context.broker_id
         self.term = term_after(self.term, state)

@@ -7,15 +7,27 @@ progress; for a new process the leader begins a new one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from strandline.model import BrokerEpoch, BrokerId, IsrEntry, covers
+from strandline.model import BrokerEpoch, BrokerId, IsrEntry, TopicPartition, covers
 
 UNKNOWN_END = -1
 """Log end of a follower that has not fetched yet in this leader epoch: it holds the HW back."""
 
 _NO_BROKER_EPOCH = BrokerEpoch(-1)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class FetchClock:
+    """When a follower fetched last, for all partitions in which its fetch told nothing new."""
+
+    fetched_ms: int
+    has_room: bool
+
+    def note_fetch(self, now_ms: int, *, has_room: bool) -> None:
+        """Count the next fetch."""
+        self.fetched_ms, self.has_room = now_ms, has_room
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,6 +37,8 @@ class FollowerProgress:
     Before the first fetch log_end_offset is UNKNOWN_END and last_fetch_ms None; last_caught_up_ms
     is the latest time at which the follower had all that the leader had, None for never.
     has_room: its last fetch asked for records; one without room gets no further (ADR 0050).
+    While the progress follows a clock, the follower is at the leader's end, and each fetch moves
+    the clock instead of the fields; `caught_up_ms` and `leave_clock` read it.
     """
 
     broker_epoch: BrokerEpoch = _NO_BROKER_EPOCH
@@ -35,6 +49,31 @@ class FollowerProgress:
     last_fetch_leader_end: int = UNKNOWN_END
     last_caught_up_ms: int | None = None
     has_room: bool = True
+    _clock: FetchClock | None = None
+    _on_change: Callable[[TopicPartition], None] | None = None
+
+    @property
+    def caught_up_ms(self) -> int | None:
+        """The latest time at which the follower had all that the leader had, None for never."""
+        return self.last_caught_up_ms if self._clock is None else self._clock.fetched_ms
+
+    def follow_clock(
+        self, clock: FetchClock, *, on_change: Callable[[TopicPartition], None]
+    ) -> None:
+        """Let fetches at the leader's end count by a clock until `unsettle` is called."""
+        self._clock, self._on_change = clock, on_change
+
+    def unsettle(self, tp: TopicPartition) -> None:
+        """Have each fetch looked at again: this partition is about to change."""
+        if self._on_change is not None:
+            self._on_change(tp)
+
+    def leave_clock(self) -> None:
+        """Take over what the clock counted: it stood at the leader's end in every fetch of it."""
+        if self._clock is not None:
+            self.last_fetch_ms = self.last_caught_up_ms = self._clock.fetched_ms
+            self.has_room = self._clock.has_room
+        self._clock = self._on_change = None
 
     def covers(self, entry: IsrEntry) -> bool:
         """Tell whether the process that fetches still has what the ISR entry stands for."""
@@ -94,7 +133,7 @@ def reset_progress(
     fresh = FollowerProgress(broker_epoch=broker_epoch, clean_since_epoch=clean_since_epoch)
     if entry is None or not fresh.covers(entry):
         return fresh
-    return replace(fresh, last_caught_up_ms=former.last_caught_up_ms)
+    return replace(fresh, last_caught_up_ms=former.caught_up_ms)
 
 
 def out_of_sync(

@@ -8,14 +8,14 @@ each follower has at most one waiting fetch.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeVar, assert_never, get_args
 
 from strandline.errors import InvariantViolation
 from strandline.model import BrokerEpoch, BrokerId, TopicPartition
 
-from .events import FetchPartition
+from .fetch_session import FetchSession
 
 Operation = Literal["produce", "delete_records", "fetch", "follower_fetch"]
 
@@ -62,13 +62,16 @@ class DelayedFetch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DelayedFollowerFetch:
-    """A follower at our log end in every partition it fetches, or without room for records."""
+    """A follower at our log end in every partition it fetches, or without room for records.
+
+    watched holds the partitions whose news end the wait.
+    """
 
     request_id: int
     follower: BrokerId
     broker_epoch: BrokerEpoch
-    partitions: tuple[FetchPartition, ...]
-    watched: frozenset[TopicPartition]
+    session: FetchSession
+    watched: Collection[TopicPartition]
     without_records: bool
     deadline_ms: int
 
@@ -191,11 +194,11 @@ class Purgatory:
         self, touched: Iterable[TopicPartition]
     ) -> list[DelayedFollowerFetch]:
         """Take the followers that wait for any of these partitions."""
-        changed = frozenset(touched)
+        changed = list(touched)
         return self._take(
             waiting
             for _, waiting in sorted(self._follower.items())
-            if not changed.isdisjoint(waiting.watched)
+            if any(tp in waiting.watched for tp in changed)
         )
 
     def cancel(self, request_id: int) -> None:

@@ -21,7 +21,7 @@ from strandline.model import (
 )
 
 from .effects import LogReadInfo
-from .events import FetchPartition
+from .fetch_changes import FetchPartition
 from .leader import LeaderReplica
 from .local_log import LocalLog
 from .partition import Failed, Partition

@@ -159,7 +159,7 @@ def view_of(partition: Partition) -> PartitionView:
             FollowerView(
                 broker_id=broker_id,
                 log_end_offset=progress.log_end_offset,
-                last_caught_up_ms=progress.last_caught_up_ms,
+                last_caught_up_ms=progress.caught_up_ms,
             )
             for broker_id, progress in (sorted(leads.followers.items()) if leads else ())
         ),

@@ -80,7 +80,12 @@ class Connection:
         configuration = Configuration()
         configuration.connection_pool_maxsize = settings.connections_max
         configuration.retries = None
-        configuration.client_session_kwargs = {"read_bufsize": READ_BUFFER_BYTES}
+        # Proxies are for the world outside, and to look for them costs each request a look at the
+        # environment and at netrc, a file; the kubeconfig's `proxy-url` still holds.
+        configuration.client_session_kwargs = {
+            "read_bufsize": READ_BUFFER_BYTES,
+            "trust_env": False,
+        }
         kubeconfig = os.environ.get("KUBECONFIG")
         try:
             if kubeconfig:

@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Any
 
 from strandline.core.effects import LogReadInfo
-from strandline.core.events import FetchPartition
+from strandline.core.fetch_changes import FetchPartition
 from strandline.errors import ErrorCode, StrandlineError
 from strandline.model import (
     BrokerEpoch,

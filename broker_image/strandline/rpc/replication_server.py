@@ -8,6 +8,7 @@ fetches again on a new stream.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable, Sequence
 
@@ -26,6 +27,9 @@ from .streams import CoalescingWriter, StreamOverflow, until_one_ends
 _log = logging.getLogger(__name__)
 
 SERVICE = "strandline.v1.Replication"
+
+_session_ids = itertools.count(1)
+"""One for each stream in the life of this process: no two sessions have the same."""
 
 
 class FollowerStream:
@@ -86,7 +90,7 @@ def replication_service(
 async def _read(
     context: grpc.aio.ServicerContext[bytes, bytes], stream: FollowerStream, on_fetch: OnFetch
 ) -> None:
-    session = LeaderFetchSession()
+    session = LeaderFetchSession(session_id=next(_session_ids))
     while (message := await context.read()) is not grpc.aio.EOF:
         for frame in decode(message):
             if not isinstance(frame, FetchFrame):

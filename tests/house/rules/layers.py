@@ -15,6 +15,7 @@ from tests.house.rules import tree
 _VOCABULARY = (
     "strandline.core.events",
     "strandline.core.effects",
+    "strandline.core.fetch_changes",
     "strandline.core.notices",
     "strandline.controller.events",
     "strandline.controller.effects",

@@ -132,6 +132,7 @@ class Replication:
             clean_since_epoch=follower.clean_since_epoch,
             max_wait_ms=fetch.max_wait_ms,
             partitions=fetch.partitions,
+            changes=fetch.changes,
             without_records=without_records,
         )
         self.step(fetch.leader, event)

@@ -113,8 +113,8 @@ class ReplicaLines:
         for broker_id, follower in gauges.followers.items():
             end, caught_up = self._follower(broker_id)
             lines[_FOLLOWERS].append(f"{end}{follower.log_end_offset}\n")
-            if follower.last_caught_up_ms is not None:
-                seconds = clock_began + follower.last_caught_up_ms / 1000
+            if (caught_up_ms := follower.caught_up_ms) is not None:
+                seconds = clock_began + caught_up_ms / 1000
                 lines[_FOLLOWERS + 1].append(f"{caught_up}{seconds:.3f}\n")
 
     def _follower(self, broker_id: BrokerId) -> Sequence[str]:

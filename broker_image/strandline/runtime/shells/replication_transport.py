@@ -160,6 +160,7 @@ class ReplicationTransport:
             clean_since_epoch=self.registration.clean_since_epoch,
             max_wait_ms=effect.max_wait_ms,
             partitions=effect.partitions,
+            changes=effect.changes,
             without_records=not self.space.has_room_for_leader(),
         )
         try:
