@@ -26,6 +26,7 @@ from bench.report import host_info
 from strandline_cli import tables
 from strandline_cli.clusters import cache_folder
 
+from .bulk import NoCompiler, compiled
 from .cluster import Cluster, NotFormed
 from .figures import FIGURES, Figure, Row, row_of
 from .kafka_cluster import KafkaCluster
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="bench-compare-", dir=given.folder) as made:
         try:
             found, void = _measured(Path(made), given)
-        except (NotFormed, KafkaException, subprocess.SubprocessError) as error:
+        except (NoCompiler, NotFormed, KafkaException, subprocess.SubprocessError) as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
     rows = [row for each in FIGURES if (row := _row(each, found)) is not None]
@@ -68,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measured(folder: Path, given: argparse.Namespace) -> tuple[Found, list[str]]:
+    bulk = compiled(folder)
     with ExitStack() as stack:
         clusters: list[Cluster] = []
         for kind in (StrandlineCluster, KafkaCluster):
@@ -75,7 +77,7 @@ def _measured(folder: Path, given: argparse.Namespace) -> tuple[Found, list[str]
             clusters.append(kind(folder / kind.name))
             stack.callback(clusters[-1].stop)
             clusters[-1].start()
-        machine = Machine(tuple(clusters), mib=given.mib, cold_pages=given.cold_pages)
+        machine = Machine(tuple(clusters), bulk=bulk, mib=given.mib, cold_pages=given.cold_pages)
         for cluster in clusters:
             _warm(machine, cluster, given.warm_gib)
         found: Found = {}

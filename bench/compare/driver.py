@@ -1,8 +1,8 @@
 """The client of the comparison, a process of its own: `python -m bench.compare.driver TRIAL JSON`.
 
-librdkafka with its defaults, the same for both clusters, and acks=all. Each trial prints one JSON
-object. A trial whose records were not all acknowledged ends with an error, so that no figure comes
-from records that were lost on the way.
+librdkafka with its defaults, the same for both clusters, and acks=all; the bulk trials have their
+own client, see `bulk`. Each trial prints one JSON object. A trial whose records were not all
+acknowledged ends with an error, so that no figure comes from records that were lost on the way.
 """
 
 from __future__ import annotations
@@ -16,13 +16,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
-AT_ONCE: Final = 500
-"""Records that one call hands to librdkafka."""
-CONSUMED_AT_ONCE: Final = 10_000
 FLUSH_SECONDS: Final = 300
-FULL_QUEUE_SECONDS: Final = 0.005
 SETTLE_SECONDS: Final = 2.0
 """Least time from a fault to the end of the trial."""
 GAP_LIMIT_SECONDS: Final = 90
@@ -32,56 +28,6 @@ PERMILLE: Final = {"p50": 500, "p99": 990}
 
 class NotAcknowledged(Exception):
     """A record was not acknowledged, so the trial has no figure."""
-
-
-def produce(bootstrap: str, topic: str, partitions: int, mib: int, value_bytes: int) -> Any:
-    """Produce so many MiB as fast as librdkafka takes them; seconds until the last ack."""
-    failed: list[str] = []
-    producer = _producer(bootstrap, **{"delivery.report.only.error": True})
-    records = [{"value": bytes(value_bytes)} for _ in range(AT_ONCE)]
-    producer.produce_batch(topic, [{"value": b"first", "partition": n} for n in range(partitions)])
-    _flush(producer, failed)
-    count, numbers = mib * (1 << 20) // value_bytes, itertools.cycle(range(partitions))
-    began = time.monotonic()
-    left = count
-    while left > 0:
-        _hand_over(producer, topic, records[:left], next(numbers), failed)
-        left -= AT_ONCE
-    _flush(producer, failed)
-    return {"seconds": time.monotonic() - began, "bytes": count * value_bytes}
-
-
-def _hand_over(
-    producer: Producer, topic: str, records: list[dict[str, Any]], number: int, failed: list[str]
-) -> None:
-    """Hand records over, waiting while librdkafka's queue is full; failed takes what is lost."""
-
-    def on_delivery(error: Any, _: Any) -> None:
-        failed.append(str(error))
-
-    rest = [dict(each) for each in records]
-    while rest:
-        producer.produce_batch(topic, rest, partition=number, on_delivery=on_delivery)
-        rest = [each for each in rest if each.pop("_error", None) is not None]
-        producer.poll(FULL_QUEUE_SECONDS if rest else 0)
-
-
-def consume(bootstrap: str, topic: str, partitions: int, mib: int) -> Any:
-    """Read so many MiB from the beginnings; seconds from the first record to the last."""
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False}
-    )
-    consumer.assign([TopicPartition(topic, n, OFFSET_BEGINNING) for n in range(partitions)])
-    consumer.consume(1, timeout=FIRST_ACK_SECONDS)
-    wanted, found, began = mib << 20, 0, time.monotonic()
-    while found < wanted:
-        messages = consumer.consume(CONSUMED_AT_ONCE, timeout=1)
-        found += sum(len(each.value() or b"") for each in messages)
-        if time.monotonic() - began > FLUSH_SECONDS:
-            raise NotAcknowledged(f"only {found >> 20} MiB were read")
-    seconds = time.monotonic() - began
-    consumer.close()
-    return {"seconds": seconds, "bytes": found}
 
 
 def latency(bootstrap: str, topic: str, partitions: int, rate: int, seconds: int) -> Any:
@@ -197,7 +143,7 @@ def _poll_until(producer: Producer, ends: threading.Event) -> None:
 
 
 TRIALS: Final[dict[str, Callable[..., Any]]] = {
-    each.__name__: each for each in (produce, consume, latency, gap, first_ack)
+    each.__name__: each for each in (latency, gap, first_ack)
 }
 
 if __name__ == "__main__":

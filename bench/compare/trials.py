@@ -12,13 +12,16 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
+from .bulk import words_of
 from .cluster import BROKERS, Cluster, wait
 from .strandline_cluster import StrandlineCluster
 from .used import Usage, Used, resident_mib
 
 TRIAL_LIMIT_SECONDS: Final = 600
+BULK: Final = ("produce", "consume")
 IDLE_TOPIC: Final = "idle"
 IDLE_PARTITIONS: Final = 1_000
 IDLE_SECONDS: Final = 30
@@ -39,6 +42,8 @@ class Machine:
     """Both clusters, what the bench counts as its own, and how pages are before a bulk trial."""
 
     clusters: tuple[Cluster, ...]
+    bulk: Path
+    """The client of bulk trials."""
     mib: int
     cold_pages: bool
     used: list[Used] = field(default_factory=list)
@@ -61,8 +66,10 @@ class Machine:
 
     def driver(self, cluster: Cluster, trial: str, **words: Any) -> subprocess.Popen[str]:
         """Start the driver."""
-        given = json.dumps({"bootstrap": cluster.bootstrap, **words})
-        command = [sys.executable, "-m", "bench.compare.driver", trial, given]
+        given = {"bootstrap": cluster.bootstrap, **words}
+        command = [sys.executable, "-m", "bench.compare.driver", trial, json.dumps(given)]
+        if trial in BULK:
+            command = words_of(self.bulk, trial, given)
         return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )

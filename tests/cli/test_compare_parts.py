@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from bench.compare import bulk
 from bench.compare.figures import FIGURES, OURS, THEIRS, Figure, row_of
 from bench.compare.trials import ALONE, BESIDE
 from bench.compare.used import Usage, used_of
@@ -74,3 +76,18 @@ def test_the_cpu_of_a_process_is_seen() -> None:
         other.communicate(b"\n")
     assert as_broker.brokers >= 0.29
     assert as_foreign.foreign >= 0.29
+
+
+def test_the_words_of_a_bulk_trial_are_those_that_its_client_lists() -> None:
+    given: dict[str, str | int] = {
+        "mib": 9,
+        "partitions": 6,
+        "bootstrap": "h:1",
+        "topic": "t",
+        "value_bytes": 100,
+    }
+    line = bulk.SOURCE.read_text().split("bulk produce ")[1].splitlines()[0]
+    order = [str(given[name.lower()]) for name in line.split()]
+    assert bulk.words_of(Path("b"), "produce", given) == ["b", "produce", *order]
+    del given["value_bytes"]
+    assert bulk.words_of(Path("b"), "consume", given) == ["b", "consume", *order[:-1]]
