@@ -18,6 +18,8 @@ lag(ts) OVER series AS before_ms, lag(stale) OVER series AS before_stale,
         lead(ts) OVER series AS after_ms, lead(stale) OVER series AS after_stale
     FROM samples WINDOW series AS (PARTITION BY series_id ORDER BY ts)"""
 """Where the oracle orders the samples."""
+MEMORY: Final = "10GiB"
+"""Beyond it DuckDB writes to disk; 1e7 samples take it 6 GiB, and 1e8 would take all there is."""
 SCRAPES: Final = "FROM samples WHERE NOT stale AND topic"
 """Where the oracle takes what a scrape showed."""
 
@@ -54,7 +56,10 @@ def _intervals(asked: Asked, scripts: Sequence[str]) -> Found:
         "target": 0,
     }
     files = asked.folder / LAKE / "samples" / "*" / "*" / "*.parquet"
-    with duckdb.connect(config={"threads": CORES}) as database:
+    spill = str(asked.scratch)
+    with duckdb.connect(
+        config={"threads": CORES, "memory_limit": MEMORY, "temp_directory": spill}
+    ) as database:
         for name, value in macros.items():
             database.execute(f"CREATE MACRO {name}() AS {value}")
         stored = database.read_parquet(str(files), hive_partitioning=True)

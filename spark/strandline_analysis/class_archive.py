@@ -84,6 +84,7 @@ def main(folder: Path) -> int:
         code = analyse(spark, task, Stopwatch())
         spark.stop()
         java_process.ended(java)
+        java_process.packed(classes)
     return code
 
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from .java_process import classpath
+from .java_process import classpath, kept, unpacked
 
 MAIN: Final = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 OPTIONS: Final = {
@@ -50,6 +50,9 @@ def command(environment: Mapping[str, str], programs: str) -> list[str]:
 def main() -> None:
     """Become the executor."""
     line = command(os.environ, classpath())
+    if (folder := kept()) is not None:
+        # The driver's options name the file.
+        unpacked(folder)
     os.execvp(line[0], line)  # noqa: S606 - no shell is wanted
 
 

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from strandline import names
 
 from . import schema
+from .few_rows import are_few
 from .run_lengths import GAP_INTERVALS
 
 HELD: Final = schema.table("""
@@ -159,15 +160,33 @@ def plain(samples: DataFrame) -> DataFrame:
 
 
 def settled(frame: DataFrame) -> DataFrame:
-    """Compute a small frame, of intervals rather than samples, and go on from its rows.
+    """Compute a frame of intervals rather than samples once, and go on from its rows.
 
-    Spark plans a frame anew wherever it is used, so that plans of plans take it minutes. The rows
-    pass through the driver and so outlive an executor, which those of a local checkpoint do not.
+    Spark plans a frame anew wherever it is used, so that plans of plans take it minutes. Few rows
+    pass through the driver, whose memory many would take; those stay where they were computed.
+    Both outlive an executor, which the rows of a local checkpoint do not.
     """
-    rows = frame.toArrow()
-    made = frame.sparkSession.createDataFrame(rows, frame.schema)
+    spark = frame.sparkSession
+    if are_few(spark):
+        return _passed(frame, frame)
+    # The plan begins anew with these rows, and Spark can still compute lost ones again. PySpark
+    # itself would let each row pass through Python.
+    java, session = frame._jdf, spark._jsparkSession  # noqa: SLF001 - the only way to Java's own
+    rows = session.createDataFrame(java.toJavaRDD(), java.schema())
+    kept = DataFrame(rows, spark).cache()
+    if kept.count() > SMALL_ROWS:
+        return kept
+    passed = _passed(kept, frame)
+    kept.unpersist()
+    return passed
+
+
+def _passed(rows: DataFrame, frame: DataFrame) -> DataFrame:
+    """Return rows of the shape of a frame after they passed through the driver."""
+    found = rows.toArrow()
+    made = frame.sparkSession.createDataFrame(found, frame.schema)
     # In one place they need no exchange before they are sorted, grouped or joined.
-    return made.coalesce(1) if rows.num_rows <= SMALL_ROWS else made
+    return made.coalesce(1) if found.num_rows <= SMALL_ROWS else made
 
 
 def of(frame: DataFrame, metric: names.Metric) -> DataFrame:

@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from .executors import MASTER, Executors, driver_pod, settings
-from .java_process import archive_option, kept, start
+from .java_process import archive_option, kept, start, unpacked
 from .read import PUSHDOWN, register
 from .read_options import MINUTE_MS
 
@@ -64,7 +64,7 @@ def _session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     options = f"{JAVA_OPTIONS} {SHORT_JAVA_OPTIONS}" if is_short else JAVA_OPTIONS
     if (archive := kept()) is not None:
-        options = f"{archive_option(archive)} {options}"
+        options = f"{archive_option(unpacked(archive))} {options}"
         # Its pipe must stay open; a process has one Java.
         _java.append(start(archive, options.split()))
     warehouse, spill = str(folder / "warehouse"), str(folder / "spark")

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
 
 from bench.analysis import on_duckdb
 from bench.analysis.asked import COMPARED, METRIC_NAMES, Asked, Work
-from bench.analysis.made import LAKE
+from bench.analysis.made import LAKE, copy_topics
 
 START_MS = 1_790_000_000_000
 INTERVAL_MS = 5_000
 SCRAPES = 12
+COPIES = 3
 LEFT_AT = 6
 """Scrape from which the follower is out of the ISR."""
 
@@ -57,3 +59,29 @@ def test_both_forms_find_when_a_follower_left(
     told = sorted((row["start_ms"], row["end_ms"], row["in_isr"]) for row in found)
     left_ms = START_MS + (LEFT_AT - 1) * INTERVAL_MS + 2_000
     assert told == [(START_MS, left_ms, True), (left_ms, end_ms, False)]
+
+
+@pytest.mark.processes
+def test_copied_topics_have_the_same_samples_under_other_names_and_numbers(
+    packages: str, tmp_path: Path
+) -> None:
+    assert packages
+    write_lake(tmp_path)
+    files = sorted((tmp_path / LAKE / "samples").glob("*/*/*.parquet"))
+    for path in files:
+        copy_topics(path, 1)
+    assert sorted((tmp_path / LAKE / "samples").glob("*/*/*.parquet")) == files
+    for path in files:
+        copy_topics(path, COPIES)
+    end_ms = START_MS + SCRAPES * INTERVAL_MS
+    rows, _ = on_duckdb.changes(
+        Asked(folder=tmp_path, start_ms=START_MS, end_ms=end_ms, scratch=tmp_path)
+    )()
+    told: dict[str, list[tuple[Any, ...]]] = {}
+    for topic, *others in rows:
+        told.setdefault(topic, []).append(tuple(others))
+    assert {*told} == {"orders", "orders-copy1", "orders-copy2"}
+    assert all(sorted(each, key=repr) == sorted(told["orders"], key=repr) for each in told.values())
+    ids = duckdb.sql(f"SELECT count(DISTINCT series_id) FROM '{files[0].parent}/*.parquet'")
+    assert ids is not None
+    assert ids.fetchall() == [(COPIES,)]
