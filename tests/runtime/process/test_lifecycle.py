@@ -6,10 +6,12 @@ import asyncio
 import signal
 import socket
 import ssl
+from asyncio import sslproto
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from strandline.config.broker import load_broker_config
 from strandline.errors import ConfigError, ExitCode, InvariantViolation, StorageError
@@ -18,6 +20,7 @@ from strandline.model import Registration
 from strandline.runtime.observability.logs import BrokerLogFormatter
 from strandline.runtime.process.broker_service import BrokerService
 from strandline.runtime.process.lifecycle import (
+    TLS_PROTOCOL,
     BrokerProcess,
     Context,
     ServiceFactory,
@@ -143,26 +146,41 @@ def test_service_is_closed_once_wherever_its_life_fails(
     assert recorder.calls == calls
 
 
+def test_both_event_loops_call_the_protocol_of_tls_by_one_name() -> None:
+    assert vars(uvloop.loop)[TLS_PROTOCOL].__name__ == sslproto.SSLProtocol.__name__
+
+
 @pytest.mark.parametrize(
-    ("error", "end", "calls"),
+    ("error", "of_tls", "end", "calls"),
     [
         (
             ssl.SSLError(1, "application data after close notify"),
+            False,
             ExitCode.STOPPED,
             ["start", "drain", "stop", "close"],
         ),
-        (ValueError("a bug"), ExitCode.FAILED, ["start", "close"]),
-        (InvariantViolation("a promise"), ExitCode.INVARIANT_VIOLATED, ["start", "close"]),
+        (
+            RuntimeError("unable to perform operation; the handler is closed"),
+            True,
+            ExitCode.STOPPED,
+            ["start", "drain", "stop", "close"],
+        ),
+        (ValueError("a bug"), False, ExitCode.FAILED, ["start", "close"]),
+        (InvariantViolation("a promise"), False, ExitCode.INVARIANT_VIOLATED, ["start", "close"]),
     ],
-    ids=["a broken connection", "a bug", "a broken promise"],
+    ids=["a broken connection", "a closed connection", "a bug", "a broken promise"],
 )
 def test_error_that_no_task_awaited_ends_a_broker_unless_tls_had_it(
-    live: Live, error: Exception, end: ExitCode, calls: list[str]
+    live: Live, error: Exception, of_tls: bool, end: ExitCode, calls: list[str]
 ) -> None:
     class Disturbed(Recorder):
         async def start(self) -> None:
-            context = {"message": "Fatal error on SSL protocol", "exception": error}
-            asyncio.get_running_loop().call_exception_handler(context)
+            loop = asyncio.get_running_loop()
+            context: dict[str, object] = {"message": "Fatal error on SSL protocol"}
+            context["exception"] = error
+            if of_tls:
+                context["protocol"] = object.__new__(sslproto.SSLProtocol)
+            loop.call_exception_handler(context)
             await super().start()
 
     recorder = Disturbed(at_start=stop_by_signal if end is ExitCode.STOPPED else lambda: None)

@@ -68,6 +68,8 @@ FIELD_MANAGER: Final = "strandline-broker"
 INCARNATION_NONCE_BYTES: Final = 4
 CLOSE_SECONDS: Final = 5.0
 """How long `Service.close` may take."""
+TLS_PROTOCOL: Final = "SSLProtocol"
+"""The class of asyncio and that of uvloop that an error within TLS names."""
 _log = logging.getLogger(__name__)
 
 
@@ -430,8 +432,10 @@ class BrokerProcess:
         """End the process for an error that no task awaited: its work was left undone."""
         error = context.get("exception")
         cause = f"{context['message']}: {error!r}"
-        if isinstance(error, ssl.SSLError):
+        is_of_tls = type(context.get("protocol")).__name__ == TLS_PROTOCOL
+        if is_of_tls or isinstance(error, ssl.SSLError):
             # The event loop closed that connection, and the request on it fails with the error.
+            # uvloop, too, may write what TLS has to say to a connection that is closed by then.
             _log.warning("connection failed", extra=fields(cause=cause))
             return
         _log.error("unhandled in event loop", extra=fields(cause=cause), exc_info=error)
