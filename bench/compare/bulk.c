@@ -45,7 +45,6 @@ rd_kafka_topic_t *rd_kafka_topic_new(rd_kafka_t *, const char *, rd_kafka_topic_
 int rd_kafka_produce_batch(rd_kafka_topic_t *, int32_t, int, rd_kafka_message_t *, int);
 int rd_kafka_poll(rd_kafka_t *, int);
 int rd_kafka_flush(rd_kafka_t *, int);
-int rd_kafka_outq_len(rd_kafka_t *);
 int rd_kafka_poll_set_consumer(rd_kafka_t *);
 rd_kafka_topic_partition_list_t *rd_kafka_topic_partition_list_new(int);
 rd_kafka_topic_partition_t *rd_kafka_topic_partition_list_add(
@@ -85,7 +84,7 @@ static void on_delivery(rd_kafka_t *client, const rd_kafka_message_t *message, v
 
 static void give_up(const char *sentence, int error)
 {
-    fprintf(stderr, "%s: %s\n", sentence, error ? rd_kafka_err2str(error) : "no more is known");
+    fprintf(stderr, "%s%s%s\n", sentence, error ? ": " : "", error ? rd_kafka_err2str(error) : "");
     exit(1);
 }
 
@@ -137,11 +136,7 @@ static void hand_over(
                 give_up("a record was refused", records[n].err);
             kept++;
         }
-        for (int n = 0; n < kept; n++) {
-            records[n].payload = value;
-            records[n].len = size;
-        }
-        count = kept;
+        count = kept; /* all records are alike */
         rd_kafka_poll(producer, count ? FULL_QUEUE_MS : 0);
     }
 }
@@ -192,11 +187,12 @@ static int consume(const char *bootstrap, const char *name, int partitions, long
     long long wanted = (long long)mib << 20, found = 0;
     double began = 0;
     for (int idle = 0; found < wanted;) {
-        ssize_t count = rd_kafka_consume_batch_queue(queue, IDLE_MS, messages, 10 * AT_ONCE);
+        size_t most = began ? 10 * AT_ONCE : 1;
+        ssize_t count = rd_kafka_consume_batch_queue(queue, IDLE_MS, messages, most);
         idle = count > 0 ? 0 : idle + 1;
         if (count < 0 || idle == IDLE_MAX)
             give_up("no more records came", 0);
-        /* The first records only tell that it begins: they came while nobody counted. */
+        /* The first record only tells that it begins: it came while nobody counted. */
         for (ssize_t n = 0; n < count; n++) {
             if (messages[n]->err && messages[n]->err != PARTITION_EOF)
                 give_up("a fetch failed", messages[n]->err);

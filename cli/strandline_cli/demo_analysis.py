@@ -23,7 +23,7 @@ from .verdict import FaultSeen
 
 NAME = "analysis"
 NODES = {"hack": "worker1", "kind": f"{KIND_NAME}-worker"}
-"""By kind of cluster, the one node that gets the analysis image of 730 MiB."""
+"""By kind of cluster, the one node that gets the analysis image of 625 MiB."""
 OFFICIAL_PROMETHEUS = "prom/prometheus:v2.53.3"
 LAG_TIME_MAX_MS = 10_000
 """replica.lag.time.max.ms of the demo's brokers, whose timing is demo."""

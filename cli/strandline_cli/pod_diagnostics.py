@@ -18,7 +18,7 @@ from .load_pod import IMAGE_USER, RESTRICTED
 LABEL = "strandline.dev/image"
 ACCOUNT = "image-check"
 LIMIT_SECONDS = 1200.0
-"""Bound of loading all images into a node; the analysis alone is 730 MiB."""
+"""Bound of loading all images into a node; the analysis alone is 625 MiB."""
 GIVE_UP_SECONDS = 25.0
 """A node asks again 10 s after a refusal, so one lost response does not end the check."""
 POLL_SECONDS = 1.0

@@ -44,6 +44,8 @@ from .hosting import BrokerReport, HostedReplicas, leads_replicated, waits_for_r
 from .metadata_cache import MetadataCache
 from .timing import ControllerSessionTiming
 
+_LiveProcesses = tuple[ControllerEpoch, frozenset[tuple[BrokerId, BrokerEpoch]]]
+
 
 class ControllerSession:
     """One broker's side of the session; changed by its own methods alone."""
@@ -65,8 +67,7 @@ class ControllerSession:
         self._report = BrokerReport(registration, replicas=replicas, trashed=trashed)
         self.connection = HolderConnection(self._report, timing=timing)
         self._shutdown: ControlledShutdown | None = None
-        self._announced: tuple[ControllerEpoch, frozenset[tuple[BrokerId, BrokerEpoch]]] | None
-        self._announced = None
+        self._announced: _LiveProcesses | None = None
         self._unsent: dict[TopicPartition, ProposeIsr] = {}
         """The last proposal of each partition while no session is open.
 

@@ -50,25 +50,25 @@ class FetchSession:
             _unsettled=dict.fromkeys(wanted),
         )
 
-    def is_continued_by(self, event: FollowerFetchReceived) -> bool:
-        """Tell whether a fetch tells its changes from the very fetch that was remembered."""
-        return (
-            self.changes is not None
-            and event.changes is not None
-            and event.changes.follows(self.changes)
-            and event.broker_epoch == self.broker_epoch
-        )
+    def continues_with(self, event: FollowerFetchReceived, now_ms: int) -> bool:
+        """Take the changes of the next fetch; what stays settled is counted by the clock.
 
-    def continue_with(self, event: FollowerFetchReceived, now_ms: int) -> None:
-        """Take the changes of the next fetch; what stays settled is counted by the clock."""
-        if event.changes is None:
-            return
-        self.changes = event.changes
-        for tp in event.changes.forgotten:
+        Returns: False, and takes nothing, if they are not those since the remembered fetch
+        """
+        changes = event.changes
+        if (
+            self.changes is None
+            or changes is None
+            or not changes.follows(self.changes)
+            or event.broker_epoch != self.broker_epoch
+        ):
+            return False
+        self.changes = changes
+        for tp in changes.forgotten:
             self.unsettle(tp)
             for kept in (self.wanted, self._places, self._unsettled):
                 kept.pop(tp, None)
-        for part in event.changes.changed:
+        for part in changes.changed:
             # Before the clock moves: what the former fetch told counts up to that fetch.
             self.unsettle(part.tp)
             self.wanted.pop(part.tp, None)
@@ -77,6 +77,7 @@ class FetchSession:
             self._next_place += 1
             self._unsettled[part.tp] = None
         self.clock.note_fetch(now_ms, has_room=not event.without_records)
+        return True
 
     def end(self) -> None:
         """Count what was settled up to the last fetch; another session follows."""

@@ -83,8 +83,7 @@ class FollowerFetches:
     def _session_of(self, event: FollowerFetchReceived, now_ms: int) -> FetchSession:
         """Return the follower's session with this fetch; begin one if the fetch continues none."""
         session = self._sessions.get(event.follower)
-        if session is not None and session.is_continued_by(event):
-            session.continue_with(event, now_ms)
+        if session is not None and session.continues_with(event, now_ms):
             return session
         if session is not None:
             session.end()

@@ -19,7 +19,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--images", metavar="REPOSITORY", help=pull)
     bring = "or what brings an archive of images to them (LOAD)"
     parser.add_argument("--load", metavar="COMMAND", help=bring)
-    spark = "without the Spark job and its image of 730 MiB (ANALYSIS=0)"
+    spark = "without the Spark job and its image of 625 MiB (ANALYSIS=0)"
     parser.add_argument("--no-analysis", action="store_true", help=spark)
     agree = "do not ask before --cluster current is used (YES=1)"
     parser.add_argument("--yes", action="store_true", help=agree)
