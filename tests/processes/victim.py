@@ -71,7 +71,7 @@ class Victim:
         for broker in range(3):
             assert len(self._records(broker)) == RECORDS
             for metric in (names.PARTITION_LOG_END_OFFSET, names.PARTITION_HIGH_WATERMARK):
-                wanted = f'{metric.name}{{topic="{TOPIC}",partition="0"}} {RECORDS}\n'
+                wanted = f'{metric.name}{{topic="{TOPIC}",partition="0"}} {RECORDS}'
                 assert wanted in self._metrics(broker), self._metrics(broker)
         return True
 
