@@ -28,9 +28,10 @@ from strandline.log.checkpoint import (
     HighWatermarkCheckpoint,
     RecoveryPointCheckpoint,
 )
-from strandline.log.data_directory import BrokerState, DataDirectory
+from strandline.log.data_directory import DataDirectory
 from strandline.log.partition_folder import folder_of
 from strandline.log.partition_log import PartitionLog
+from strandline.log.state_file import BrokerState
 from strandline.model import (
     BrokerEpoch,
     ControllerEpoch,
@@ -135,7 +136,7 @@ def test_a_deletion_during_a_write_of_the_state_file_waits_for_the_next_one(
             return rename(path, target)
 
         monkeypatch.setattr(Path, "rename", watched)
-        with held_fsync(monkeypatch, "broker-state.tmp") as reached:
+        with held_fsync(monkeypatch, "broker-state") as reached:
             one.perform(persist_state(2, OTHER))
             await one.until(reached.is_set, "state being written")
             one.perform(DeleteReplica(tp=TP))
