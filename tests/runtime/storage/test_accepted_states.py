@@ -15,6 +15,10 @@ from tests.support.counted_calls import calls_of
 ENTRY: PersistedPartition = persist_state(1, TP).partitions[0][1]
 
 
+def lines_of_state_file(folder: Path) -> int:
+    return len((folder / "broker-state").read_bytes().splitlines())
+
+
 def test_a_round_costs_by_what_changed() -> None:
     counts = []
     for hosted in (100, 1_000):
@@ -47,10 +51,9 @@ def test_an_orderly_stop_leaves_a_file_that_earlier_versions_read(tmp_path: Path
         for token in (2, 3):
             one.perform(persist_state(token, OTHER))
             await one.until(partial(one.persisted.__contains__, token), "state on disk")
-        assert one.directory.has_state_journal
+        assert lines_of_state_file(tmp_path) > 2
         await one.store.stop({OTHER: 0})
-        assert not one.directory.has_state_journal
         assert set(one.directory.read_state().partitions) == {OTHER}
 
     with_store(tmp_path, stopped)
-    assert (tmp_path / "broker-state").read_bytes().count(b"\n") == 1
+    assert lines_of_state_file(tmp_path) == 2

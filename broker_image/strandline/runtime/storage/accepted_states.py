@@ -44,7 +44,7 @@ class AcceptedStates:
         self._changed.discard(tp)
         return self._partitions.pop(tp, None)
 
-    def take(self) -> list[tuple[StateChange, Collection[TopicPartition]]]:
+    def take(self) -> list[tuple[StateChange, list[TopicPartition]]]:
         """Take the changes, in order, each with the logs that may go to the trash behind it.
 
         A replica that was deleted and is made again is forgotten first, and known again behind it.
