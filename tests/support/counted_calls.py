@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 
@@ -15,9 +17,22 @@ def calls_of(work: Callable[[], object]) -> int:
         nonlocal count
         count += event in {"call", "c_call"}
 
-    sys.setprofile(count_calls)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
+    with _without_collections():
+        sys.setprofile(count_calls)
+        try:
+            work()
+        finally:
+            sys.setprofile(None)
     return count
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Hold garbage collections back: Hypothesis calls a function of its own at each of them."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
