@@ -12,7 +12,9 @@ from strandline.controller.effects import (
     SendUpdateMetadata,
     WritePartitionStatus,
 )
+from strandline.controller.events import BrokerResponseReceived
 from strandline.errors import ErrorCode
+from strandline.model import BrokerId, ControllerEpoch
 from tests.support.world.network import Mode
 from tests.support.world.session_messages import FromController
 from tests.support.world.setups import with_active_controller
@@ -111,6 +113,25 @@ def test_answers_that_come_later_do_not_prolong_the_wait() -> None:
     world.release()
     assert numbers_sent(world, 0) == []
     world.advance(1)
+    assert numbers_sent(world, 0) == [[0, 1]]
+
+
+def test_a_response_to_the_first_states_does_not_send_the_next_ones_early() -> None:
+    world = with_one_answer_out()
+    session_id = world.sessions[0][1]
+    heartbeat = world.heartbeat_of(0)
+    assert heartbeat is not None
+    world.deliver(0, heartbeat)
+    response = BrokerResponseReceived(
+        session_id=session_id,
+        request_id=1,
+        broker_id=BrokerId(0),
+        error=ErrorCode.NONE,
+        controller_epoch=ControllerEpoch(1),
+    )
+    world.deliver(0, response)
+    assert numbers_sent(world, 0) == []
+    world.release()
     assert numbers_sent(world, 0) == [[0, 1]]
 
 

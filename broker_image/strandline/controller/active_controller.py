@@ -17,7 +17,7 @@ from .brokers import Brokers
 from .cluster_status import ClusterStatus
 from .context import ControllerContext
 from .effects import CloseSession, ControllerEffect, LoadCluster, ReadBroker, SessionEffect
-from .events import ControllerEvent, Ticked
+from .events import BrokerResponseReceived, ControllerEvent, HeartbeatReceived, Ticked
 from .liveness import Liveness
 from .moves import Moves
 from .notices import BrokerDead
@@ -245,10 +245,11 @@ class _ClusterReload:
 
 
 def _only_announces(event: ControllerEvent) -> bool:
-    """Tell whether an event leads to no message but announcements, and those that decisions make.
+    """Tell whether an event leads to no message that must come behind announcements.
 
-    After a broker's death come many that show one Partition each.
+    Such are those that come in numbers after a broker's death: answers that show one Partition
+    each, and responses to the commands that went out. Decisions may lead to others in each step.
     """
     if isinstance(event, _PARTITION_EVENTS):
         return event.partition is not None
-    return isinstance(event, Ticked)
+    return isinstance(event, Ticked | HeartbeatReceived | BrokerResponseReceived)
