@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from strandline.core.effects import PersistedPartition
 from strandline.errors import CheckpointMalformed, LogDirectoryFailed
-from strandline.log import data_directory
-from strandline.log.data_directory import BrokerState, DataDirectory, MetaProperties, read_boot_id
+from strandline.log import data_directory, state_file
+from strandline.log.data_directory import DataDirectory, MetaProperties, read_boot_id
 from strandline.log.partition_folder import folder_of
+from strandline.log.state_file import BrokerState
 from strandline.model import (
     NO_TERM,
     BrokerEpoch,
@@ -237,7 +238,7 @@ def test_one_changed_byte_anywhere_in_the_state_file_is_noticed(directory: DataD
 def test_a_whole_state_file_of_another_shape_is_refused(
     directory: DataDirectory, monkeypatch: pytest.MonkeyPatch, body: object
 ) -> None:
-    monkeypatch.setattr(data_directory, "_state_body", lambda _: body)
+    monkeypatch.setattr(state_file, "_state_body", lambda _: body)
     directory.write_state(STATE)
     with pytest.raises(CheckpointMalformed, match="not the promised form"):
         directory.read_state()
@@ -246,9 +247,9 @@ def test_a_whole_state_file_of_another_shape_is_refused(
 def test_a_partition_named_twice_is_refused(
     directory: DataDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    body = data_directory._state_body(STATE)
+    body = state_file._state_body(STATE)
     twice = {**body, "partitions": body["partitions"][:1] * 2}
-    monkeypatch.setattr(data_directory, "_state_body", lambda _: twice)
+    monkeypatch.setattr(state_file, "_state_body", lambda _: twice)
     directory.write_state(STATE)
     with pytest.raises(CheckpointMalformed, match="twice"):
         directory.read_state()
@@ -265,9 +266,7 @@ def test_the_last_leadership_is_kept_and_may_be_unknown(directory: DataDirectory
     for item in body["partitions"]:
         del item["term"]
     content = json.dumps(body).encode()
-    path.write_bytes(
-        f"{data_directory.STATE_HEADER} {zlib.crc32(content):08x}\n".encode() + content
-    )
+    path.write_bytes(f"{state_file.STATE_HEADER} {zlib.crc32(content):08x}\n".encode() + content)
     assert {each.term for each in directory.read_state().partitions.values()} == {NO_TERM}
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from strandline.errors import LogDirectoryFull
-from strandline.log.data_directory import BrokerState, DataDirectory
+from strandline.log.data_directory import DataDirectory
 from strandline.log.reserve import RESERVE_BYTES, RESERVE_FILE
+from strandline.log.state_file import BrokerState
 from tests.support.volumes import fill_volume, mounted_tmpfs
 
 

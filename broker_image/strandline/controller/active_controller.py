@@ -16,7 +16,8 @@ from .broker_entry import InSession, Live, RegisteredBroker, session_id_of
 from .brokers import Brokers
 from .cluster_status import ClusterStatus
 from .context import ControllerContext
-from .effects import CloseSession, ControllerEffect, LoadCluster, ReadBroker
+from .effects import CloseSession, ControllerEffect, LoadCluster, ReadBroker, SessionEffect
+from .events import BrokerResponseReceived, ControllerEvent, HeartbeatReceived, Ticked
 from .liveness import Liveness
 from .moves import Moves
 from .notices import BrokerDead
@@ -25,9 +26,16 @@ from .partition_table import PartitionTable
 from .propagation import Propagator
 from .restores import Restores
 from .shutdowns import Shutdowns
-from .store_events import ClusterLoaded, StoreOutcome
+from .store_events import (
+    ClusterLoaded,
+    PartitionObserved,
+    PartitionResponseReceived,
+    StoreOutcome,
+)
 from .timing import ControllerTiming
 from .topics import Topics
+
+_PARTITION_EVENTS = (PartitionObserved, PartitionResponseReceived)
 
 
 class ActiveController:
@@ -89,19 +97,38 @@ class ActiveController:
         )
         return min((ms for ms in due if ms is not None), default=None)
 
-    def advance(self, now_ms: int) -> list[ControllerEffect]:
-        """Do what is due and what the last event made possible."""
+    def announce(self, event: ControllerEvent, now_ms: int) -> list[ControllerEffect]:
+        """Send the changes that wait before an event that may lead to other messages."""
+        if not self.propagator.has_waiting or _only_announces(event):
+            return []
+        return self.propagator.flush(now_ms)
+
+    def advance(self, event: ControllerEvent, now_ms: int) -> list[ControllerEffect]:
+        """Do what is due and what the last event made possible.
+
+        What an answer of the store changed waits for the answers that are yet to come, but not
+        behind another message to a broker.
+        """
         effects: list[ControllerEffect] = [*self.reload.tick(now_ms)]
-        effects.extend(self.propagator.flush(now_ms))
+        if not (self._more_may_come(event) and self.propagator.may_wait(now_ms)):
+            effects.extend(self.propagator.flush(now_ms))
         effects.extend(self.liveness.tick(now_ms))
         effects.extend(self.cluster_status.tick(now_ms))
         effects.extend(self.applied_configs.tick(now_ms))
         effects.extend(self.topics.tick(now_ms))
         for name in self.moves.take_ready():
             self.reconciler.queue(name, now_ms)
-        effects.extend(self.reconciler.run(now_ms))
-        effects.extend(self.shutdowns.tick(now_ms))
-        return effects
+        decided = [*self.reconciler.run(now_ms), *self.shutdowns.tick(now_ms)]
+        if self.propagator.has_waiting and any(isinstance(d, SessionEffect) for d in decided):
+            effects.extend(self.propagator.flush(now_ms))
+        return effects + decided
+
+    def _more_may_come(self, event: ControllerEvent) -> bool:
+        """Tell whether answers about other partitions are yet to come, and this is one of many."""
+        shown = event.partition if isinstance(event, _PARTITION_EVENTS) else None
+        entry = None if shown is None else self.table.entries.get(shown.name)
+        own = 0 if entry is None or entry.open_request_id is None else 1
+        return _only_announces(event) and self.reconciler.calls_out > own
 
     def resign(self) -> list[ControllerEffect]:
         """Respond to all open requests, and end the sessions."""
@@ -215,3 +242,14 @@ class _ClusterReload:
             return True
         self._due_ms = now_ms + self._context.timing.lease.retry_period_ms
         return False
+
+
+def _only_announces(event: ControllerEvent) -> bool:
+    """Tell whether an event leads to no message that must come behind announcements.
+
+    Such are those that come in numbers after a broker's death: answers that show one Partition
+    each, and responses to the commands that went out. Decisions may lead to others in each step.
+    """
+    if isinstance(event, _PARTITION_EVENTS):
+        return event.partition is not None
+    return isinstance(event, Ticked | HeartbeatReceived | BrokerResponseReceived)

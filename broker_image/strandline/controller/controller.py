@@ -96,6 +96,8 @@ class Controller:
         """Take one event; return what must be done, in order."""
         effects = self._election.tick(now_ms)
         effects.extend(self._follow_election())
+        if self._active is not None:
+            effects.extend(self._active.announce(event, now_ms))
         effects.extend(self._handle(event, now_ms))
         active = self._active
         if active is not None and active.higher_epoch is not None:
@@ -105,7 +107,7 @@ class Controller:
         effects.extend(self._election.tick(now_ms))
         effects.extend(self._follow_election())
         if self._active is not None:
-            effects.extend(self._active.advance(now_ms))
+            effects.extend(self._active.advance(event, now_ms))
             self._active.applied_configs.note_sent(effects, now_ms)
         return effects
 

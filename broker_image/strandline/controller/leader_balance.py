@@ -37,34 +37,36 @@ class LeaderBalance:
     def __init__(self, *, wait_ms: int) -> None:
         """wait_ms is how long a preferred leader waits, 0 for ever."""
         self._wait_ms = wait_ms
-        self._since: dict[str, tuple[LeaderEpoch, int]] = {}
-        self._due: set[str] = set()
+        self._epochs: dict[str, LeaderEpoch] = {}
+        """The leader epochs in which preferred leaders wait, or have waited."""
+        self._since: dict[str, int] = {}
+        """Since when those wait whose time is not over, the first one first."""
 
     @property
     def next_wakeup_ms(self) -> int | None:
         """When the next preferred leader has waited long enough."""
         if not self._wait_ms:
             return None
-        times = (since for name, (_, since) in self._since.items() if name not in self._due)
-        first = min(times, default=None)
+        first = next(iter(self._since.values()), None)
         return None if first is None else first + self._wait_ms
 
     def take_due(self, now_ms: int) -> list[str]:
         """Return the partitions whose preferred leader has waited long enough, each once."""
         if not self._wait_ms:
             return []
-        due = [
-            name
-            for name, (_, since_ms) in self._since.items()
-            if name not in self._due and since_ms + self._wait_ms <= now_ms
-        ]
-        self._due.update(due)
+        due: list[str] = []
+        for name, since_ms in self._since.items():
+            if since_ms + self._wait_ms > now_ms:
+                break
+            due.append(name)
+        for name in due:
+            del self._since[name]
         return due
 
     def forget(self, name: str) -> None:
         """Forget a partition: its object is gone, or its preferred leader does not wait."""
+        self._epochs.pop(name, None)
         self._since.pop(name, None)
-        self._due.discard(name)
 
     def next_step(
         self, stored: StoredPartition, inputs: ElectionInput, now_ms: int
@@ -75,11 +77,10 @@ class LeaderBalance:
         if state is None or leader is None:
             self.forget(name)
             return None
-        epoch, _ = self._since.get(name, (None, 0))
-        if epoch != state.leader_epoch:
+        if self._epochs.get(name) != state.leader_epoch:
             self.forget(name)
-            self._since[name] = (state.leader_epoch, now_ms)
-        if stored.elect_preferred_in != state.leader_epoch and name not in self._due:
+            self._epochs[name], self._since[name] = state.leader_epoch, now_ms
+        if stored.elect_preferred_in != state.leader_epoch and name in self._since:
             return None
         return _elect(state, inputs, leader)
 

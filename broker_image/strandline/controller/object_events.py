@@ -147,10 +147,11 @@ class ObjectEventHandler:
             return []
         active.see_epoch(state.controller_epoch)
         active.moves.note(partition.name, state)
+        effects = active.propagator.make_way(partition, now_ms)
         active.propagator.partition_changed(partition, now_ms, kind=kind)
         active.reconciler.queue(partition.name, now_ms)
         above = entries_above_registration(state, active.brokers.entries)
-        return list(active.read_brokers(each.broker_id for each in above))
+        return [*effects, *active.read_brokers(each.broker_id for each in above)]
 
     def _on_partition_deleted(
         self, event: store_events.PartitionDeleted, now_ms: int

@@ -6,6 +6,7 @@ entries by name and by partition.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from strandline.backoff import Backoff
@@ -101,11 +102,13 @@ class PartitionEntry:
 
     A doubt during a call leads to InDoubt behind it. Another object under the same name leads to
     Superseded while a call is open, else to NoCall.
-    No call begins before not_before_ms. since_ms is when the partition was last queued.
+    No call begins before not_before_ms. since_ms is when the partition was last queued. on_stored
+    gets each version of the object together with the one that it replaces.
     """
 
     stored: StoredPartition
     first_seen_ms: int
+    on_stored: Callable[[StoredPartition, StoredPartition], None] = lambda _before, _after: None
     call: StoreCall = NoCall()
     requests: dict[BrokerId, PendingRequest] = field(default_factory=dict)
     state_lost: bool = False
@@ -141,7 +144,7 @@ class PartitionEntry:
             return False
         if known == found and partition.generation < self.stored.generation:
             return False
-        self.stored = partition
+        self._take(partition)
         if found is not None and found.reason == STATE_LOST:
             self.state_lost = False
         return True
@@ -158,8 +161,12 @@ class PartitionEntry:
 
     def adopt_without_status(self, partition: StoredPartition, now_ms: int) -> None:
         """Take an object that lost its status, as a quorum read showed: it is new again."""
-        self.stored = partition
+        self._take(partition)
         self.first_seen_ms = now_ms
+
+    def _take(self, partition: StoredPartition) -> None:
+        before, self.stored = self.stored, partition
+        self.on_stored(before, partition)
 
     def replaced_by(self, partition: StoredPartition, now_ms: int) -> PartitionEntry:
         """Return the entry of another object under this name; it inherits requests and call."""
@@ -167,6 +174,7 @@ class PartitionEntry:
         return PartitionEntry(
             stored=partition,
             first_seen_ms=now_ms,
+            on_stored=self.on_stored,
             call=NoCall() if request_id is None else Superseded(request_id=request_id),
             requests=self.requests,
         )
@@ -230,9 +238,9 @@ class PartitionEntry:
         if partition is None or partition.tp != self.stored.tp:
             return
         if partition.generation < read.generation and partition.state == self.stored.state:
-            self.stored = partition
+            self._take(partition)
         if partition.state is not None and is_behind(partition.state, read.accepted):
-            self.stored = partition
+            self._take(partition)
             self.state_lost = True
 
     def fail_call(self, now_ms: int, retry: Backoff) -> None:

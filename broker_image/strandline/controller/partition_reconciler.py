@@ -4,7 +4,6 @@ A partition that may need something is queued; `run` decides about the object as
 writes by compare-and-swap on the resourceVersion of that read. A conflict and an unknown outcome
 have one cure: a quorum read, then a new decision. No state remembers the purpose of a write: an ISR
 request whose write landed is found "already so", a refused one meets a higher partition epoch.
-
 The states of one partition's call are drawn in `partition_entry`.
 """
 
@@ -66,6 +65,11 @@ class PartitionReconciler:
         """When the first delayed partition is due, or the first preferred leader."""
         due = [*self._delayed.values(), self._balance.next_wakeup_ms]
         return min((ms for ms in due if ms is not None), default=None)
+
+    @property
+    def calls_out(self) -> int:
+        """Store calls whose answers are yet to come."""
+        return len(self._calls)
 
     @property
     def queue_length(self) -> int:
@@ -138,9 +142,8 @@ class PartitionReconciler:
             return finished, []
         entry.fail_call(now_ms, self._timing.retry)
         self._queue[name] = None
-        return None, [
-            StoreConflicted(name=name, outcome=event.outcome.value, failures=entry.failures)
-        ]
+        outcome, failures = event.outcome.value, entry.failures
+        return None, [StoreConflicted(name=name, outcome=outcome, failures=failures)]
 
     def run(self, now_ms: int) -> list[ControllerEffect]:
         """Reconcile the queued partitions, as many as store calls may be in flight."""

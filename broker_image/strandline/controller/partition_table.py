@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from strandline.model import (
-    NO_LEADER,
-    STATE_LOST,
     BrokerId,
     StoredPartition,
     StoredTopic,
@@ -24,6 +22,7 @@ from strandline.model import (
 
 from .broker_entry import InSession
 from .partition_entry import PartitionEntry
+from .partition_index import PartitionIndex
 
 
 class PartitionTable:
@@ -33,6 +32,7 @@ class PartitionTable:
         self.entries: dict[str, PartitionEntry] = {}
         self._names: dict[TopicPartition, str] = {}
         self._aside: dict[str, StoredPartition] = {}
+        self._index = PartitionIndex()
 
     def entry_of(self, tp: TopicPartition) -> PartitionEntry | None:
         """Return the entry of a partition, None if unknown."""
@@ -41,41 +41,36 @@ class PartitionTable:
 
     def of_topic(self, topic_id: TopicId) -> list[str]:
         """Return the names of a topic's partitions."""
-        return [self._names[tp] for tp in sorted(self._names) if tp.topic_id == topic_id]
+        return self._index.of_topic(topic_id)
 
     def led_by(self, broker_id: BrokerId) -> list[str]:
         """Return the partitions that a broker leads."""
-        return [name for name, entry in self._sorted() if _leader(entry) == broker_id]
+        return self._index.led_by(broker_id)
 
     def offline_count(self) -> int:
         """Count the partitions without a leader, those without a status among them."""
-        return sum(1 for entry in self.entries.values() if _leader(entry) in (None, NO_LEADER))
+        return self._index.without_leader()
 
     def with_member(self, broker_id: BrokerId) -> list[str]:
         """Return the partitions that have a broker among their replicas, stored or assigned."""
-        found = []
-        for name, entry in self._sorted():
-            state = entry.stored.state
-            stored = () if state is None else state.replicas
-            if broker_id in stored or broker_id in entry.stored.assigned:
-                found.append(name)
-        return found
+        return self._index.with_member(broker_id)
 
     def concerned_by(self, session: InSession) -> list[str]:
         """Return the partitions that a broker's report may change, though it is no replica.
 
         Those that wait for all brokers, and those that it has a log of.
         """
-        found = []
-        for name, entry in self._sorted():
-            state, has_log = entry.stored.state, entry.stored.tp in session.hosted
-            if _waits(entry) or (has_log and state and session.broker_id not in state.replicas):
-                found.append(name)
-        return found
+        strangers: dict[str, TopicPartition] = {}
+        for tp in session.hosted:
+            entry = self.entry_of(tp)
+            state = None if entry is None else entry.stored.state
+            if entry is not None and state and session.broker_id not in state.replicas:
+                strangers[entry.stored.name] = tp
+        return self._index.waiting_with(strangers)
 
     def waiting_for_all(self) -> list[str]:
         """Return the partitions that wait for all brokers of the cluster."""
-        return [name for name, entry in self._sorted() if _waits(entry)]
+        return self._index.waiting()
 
     def counts(self, partition: StoredPartition, topic: StoredTopic | None) -> bool:
         """Tell whether this object is the one that counts of its partition."""
@@ -107,9 +102,6 @@ class PartitionTable:
         """Tell whether an object of this partition that does not count has a state."""
         return any(found.tp == tp and found.state for found in self._aside.values())
 
-    def _sorted(self) -> list[tuple[str, PartitionEntry]]:
-        return sorted(self.entries.items(), key=lambda item: item[1].stored.tp)
-
     def adopt(self, partition: StoredPartition, now_ms: int) -> bool:
         """Adopt an object that a read or a watch showed. False: it is older, and is ignored."""
         self._aside.pop(partition.name, None)
@@ -117,12 +109,15 @@ class PartitionTable:
         if entry is not None and entry.stored.tp == partition.tp:
             return entry.adopt(partition)
         if entry is None:
-            entry = PartitionEntry(stored=partition, first_seen_ms=now_ms)
+            on_stored = self._index.replace
+            entry = PartitionEntry(stored=partition, first_seen_ms=now_ms, on_stored=on_stored)
         else:
             self._names.pop(entry.stored.tp, None)
+            self._index.remove(entry.stored)
             entry = entry.replaced_by(partition, now_ms)
         self.entries[partition.name] = entry
         self._names[partition.tp] = partition.name
+        self._index.add(partition)
         return True
 
     def remove(self, name: str) -> PartitionEntry | None:
@@ -130,13 +125,5 @@ class PartitionTable:
         entry = self.entries.pop(name, None)
         if entry is not None:
             self._names.pop(entry.stored.tp, None)
+            self._index.remove(entry.stored)
         return entry
-
-
-def _leader(entry: PartitionEntry) -> BrokerId | None:
-    return None if entry.stored.state is None else entry.stored.state.leader
-
-
-def _waits(entry: PartitionEntry) -> bool:
-    state = entry.stored.state
-    return state is None or state.reason == STATE_LOST

@@ -1,9 +1,12 @@
 """Propagation: sends every committed change to the brokers, also another process's.
 
-The propagator collects changes during a step and sends them at its end, so that one command carries
-all partitions that changed together. Order of a flush: live brokers, LeaderAndIsr to the replicas,
-metadata to all brokers (KAFKA-4443: a new follower must know the address of its leader).
-LeaderAndIsr goes out at each partition epoch; metadata that differs in the ISR alone is coalesced.
+The propagator collects changes and sends them together, so that one command carries all partitions
+that changed together: those of one step, and while store calls are out also those of the answers
+that follow within `announcement_wait_ms`. Else a broker's death would cost each session two
+messages for each of its partitions, and the session's broker as many writes of its state file.
+Order of a flush: live brokers, LeaderAndIsr to the replicas, metadata to all brokers (KAFKA-4443: a
+new follower must know the address of its leader). LeaderAndIsr goes out at each partition epoch;
+metadata that differs in the ISR alone is coalesced.
 Invariant: no session receives a lower partition epoch after a higher one.
 """
 
@@ -27,6 +30,7 @@ from strandline.model import (
 )
 
 from .broker_entry import InSession
+from .coalesced_metadata import CoalescedMetadata
 from .context import ControllerContext
 from .effects import (
     ControllerEffect,
@@ -38,7 +42,6 @@ from .effects import (
 from .elections import is_to_be_rebuilt
 from .events import BrokerResponseReceived
 from .isr_entries import is_candidate
-from .timing import ControllerTiming
 
 
 class Propagator:
@@ -54,15 +57,34 @@ class Propagator:
         self._changed: set[TopicPartition] = set()
         self._at_once: set[TopicPartition] = set()
         self._removed: set[TopicPartition] = set()
-        self._coalesced = _CoalescedMetadata(timing=context.timing, now_ms=now_ms)
+        self._coalesced = CoalescedMetadata(timing=context.timing, now_ms=now_ms)
+        self._due_ms: int | None = None
+        """When changes that wait for others are sent at the latest, None without any."""
         self._live: tuple[LiveBroker, ...] = ()
         self._unconfirmed_new: dict[tuple[int, TopicPartition], int] = {}
         """By session: new partitions without a response, and the request that names them new."""
 
     @property
     def next_wakeup_ms(self) -> int | None:
-        """When coalesced metadata is checked next."""
-        return self._coalesced.next_wakeup_ms
+        """When changes that wait leave, or when coalesced metadata is checked next."""
+        due = (self._due_ms, self._coalesced.next_wakeup_ms)
+        return min((ms for ms in due if ms is not None), default=None)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a changed partition is yet to be sent."""
+        return self._due_ms is not None
+
+    def may_wait(self, now_ms: int) -> bool:
+        """Tell whether all changes may wait for others that are about to come."""
+        return self.next_wakeup_ms is None or now_ms < self.next_wakeup_ms
+
+    def make_way(self, stored: StoredPartition, now_ms: int) -> list[ControllerEffect]:
+        """Send what waits before a newer state of one of these partitions: each epoch goes out."""
+        waiting = self._commands[stored.tp].state if stored.tp in self._changed else None
+        if waiting is None or stored.state is None:
+            return []
+        return self.flush(now_ms) if _is_newer(stored.state, waiting) else []
 
     def state_of(self, tp: TopicPartition) -> PartitionState | None:
         """Return the last state that was sent or waits for the flush."""
@@ -88,7 +110,7 @@ class Propagator:
         state, before = stored.state, self._commands.get(stored.tp)
         if state is None:
             return
-        if before is not None and before.state.partition_epoch >= state.partition_epoch:
+        if before is not None and not _is_newer(state, before.state):
             return
         self._removed.discard(stored.tp)
         topic = self._topics.known.get(stored.tp.topic_id)
@@ -100,6 +122,8 @@ class Propagator:
             is_new=kind is ElectionKind.NEW,
         )
         self._changed.add(stored.tp)
+        if self._due_ms is None:
+            self._due_ms = now_ms + self._timing.announcement_wait_ms
         if before is None or before.state.leader_epoch != state.leader_epoch:
             self._at_once.add(stored.tp)
         elif stored.tp not in self._at_once:
@@ -176,7 +200,7 @@ class Propagator:
         return sorted(refused)
 
     def flush(self, now_ms: int) -> list[ControllerEffect]:
-        """Send the changes of the step, and coalesced metadata that is due."""
+        """Send all changes, and coalesced metadata that is due."""
         sessions, live = self._brokers.sessions(), self._brokers.live()
         effects: list[ControllerEffect] = []
         if live != self._live:
@@ -195,6 +219,7 @@ class Propagator:
         for command in self._known(self._changed):
             self._commands[command.tp] = command
         self._changed, self._at_once, self._removed = set(), set(), set()
+        self._due_ms = None
         return effects
 
     def _leader_and_isr(
@@ -238,49 +263,6 @@ class Propagator:
         return [replace(each, is_new=False) if each.is_new else each for each in commands]
 
 
-class _CoalescedMetadata:
-    """Partitions that changed in the ISR alone, and wait until they are sent together.
-
-    Source: Kafka's isr-change-propagation: the period of looking at the changes, the quiet time
-    after which they leave, and their longest wait.
-    """
-
-    def __init__(self, *, timing: ControllerTiming, now_ms: int) -> None:
-        self._timing = timing
-        self._partitions: set[TopicPartition] = set()
-        self._changed_ms = 0
-        self._sent_ms = now_ms
-        self._look_ms = 0
-
-    @property
-    def next_wakeup_ms(self) -> int | None:
-        """When `take_due` looks at the partitions next."""
-        return self._look_ms if self._partitions else None
-
-    def add(self, tp: TopicPartition, now_ms: int) -> None:
-        """Let a changed partition wait."""
-        if not self._partitions:
-            self._look_ms = now_ms + self._timing.metadata_period_ms
-        self._partitions.add(tp)
-        self._changed_ms = now_ms
-
-    def discard(self, tps: Iterable[TopicPartition]) -> None:
-        """Forget partitions that are sent at once, or that are gone."""
-        self._partitions.difference_update(tps)
-
-    def take_due(self, now_ms: int) -> set[TopicPartition]:
-        """Take the partitions if they were quiet, or waited, for long enough."""
-        if not self._partitions or now_ms < self._look_ms:
-            return set()
-        quiet = now_ms - self._changed_ms > self._timing.metadata_quiet_ms
-        late = now_ms - self._sent_ms > self._timing.metadata_delay_max_ms
-        if not quiet and not late:
-            self._look_ms = now_ms + self._timing.metadata_period_ms
-            return set()
-        due, self._partitions, self._sent_ms = self._partitions, set(), now_ms
-        return due
-
-
 def _taken_by(session: InSession, commands: Iterable[PartitionCommand]) -> list[PartitionCommand]:
     """Return the commands for the replicas of a broker.
 
@@ -298,3 +280,8 @@ def _taken_by(session: InSession, commands: Iterable[PartitionCommand]) -> list[
 
 def _parts(commands: Sequence[PartitionCommand], size: int) -> list[Sequence[PartitionCommand]]:
     return [commands[start : start + size] for start in range(0, len(commands), size)]
+
+
+def _is_newer(state: PartitionState, before: PartitionState) -> bool:
+    """Tell whether a state was committed after another one of its partition."""
+    return state.partition_epoch > before.partition_epoch

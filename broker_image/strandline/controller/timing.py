@@ -63,6 +63,8 @@ class ControllerTiming:
     """Pauses after failed store calls."""
     store_calls_in_flight_max: int
     """Partitions read or written at the same time."""
+    announcement_wait_ms: int = 10
+    """A changed partition waits at most so long for the answers of store calls that are out."""
     command_partitions_max: int = 500
     """Partitions in one LeaderAndIsr or UpdateMetadata."""
     new_partitions_unconfirmed_max: int = 30_000

@@ -4,9 +4,11 @@ One format for all: a line with the version, a line with the number of entries, 
 A crash leaves the old file or the new one, see `replace_file`.
 
 High watermarks and recovery points are hints: their loss costs time and no record. The batches of
-the log hold the leader epochs too, and are right if the checkpoint differs.
+the log hold the leader epochs too, and are right if the checkpoint differs. Kafka syncs the epochs
+because it restores them from there (KAFKA-16541); here a take-over changes one such file for each
+partition, no start needs it, and only a failed machine leaves a damaged one, of which a load tells.
 
-Source: Kafka CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile; KAFKA-16541 (fsync).
+Source: Kafka CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile.
 """
 
 from __future__ import annotations
@@ -24,12 +26,12 @@ from .partition_folder import parse_folder_name
 CHECKPOINT_VERSION = 0
 
 
-def write_checkpoint(path: Path, entries: Iterable[str]) -> None:
-    """Replace a checkpoint durably; LogDirectoryFailed if that fails."""
+def write_checkpoint(path: Path, entries: Iterable[str], *, durable: bool = True) -> None:
+    """Replace a checkpoint; LogDirectoryFailed if that fails."""
     lines = list(entries)
     content = "\n".join([str(CHECKPOINT_VERSION), str(len(lines)), *lines, ""])
     try:
-        replace_file(path, content.encode("ascii"))
+        replace_file(path, content.encode("ascii"), durable=durable)
     except OSError as error:
         raise disk_failed(path.parent, f"write {path.name}", error) from error
 
@@ -145,8 +147,9 @@ class EpochCheckpoint:
         self._path = folder / "leader-epoch-checkpoint"
 
     def write(self, epochs: Iterable[EpochStart]) -> None:
-        """Replace all epochs."""
-        write_checkpoint(self._path, (f"{e.leader_epoch} {e.start_offset}" for e in epochs))
+        """Replace all epochs, without an fsync."""
+        entries = (f"{each.leader_epoch} {each.start_offset}" for each in epochs)
+        write_checkpoint(self._path, entries, durable=False)
 
     def read(self) -> tuple[EpochStart, ...]:
         """Return all epochs; CheckpointMalformed also if epochs or offsets do not ascend."""

@@ -15,14 +15,12 @@ import errno
 import fcntl
 import json
 import os
-import zlib
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from strandline.core.effects import PersistedPartition
 from strandline.errors import (
     CheckpointMalformed,
     LogDirectoryFailed,
@@ -30,21 +28,13 @@ from strandline.errors import (
     StorageError,
 )
 from strandline.model import (
-    NO_TERM,
     BrokerEpoch,
-    BrokerId,
-    ControllerEpoch,
-    IsrEntry,
-    LeaderEpoch,
-    LeaderTerm,
-    PartitionEpoch,
-    TopicId,
-    TopicPartition,
 )
 
 from .files import is_full, replace_file, sync_folder
 from .partition_folder import parse_folder_name
 from .reserve import give_up_reserve, keep_reserve
+from .state_file import BrokerState, StateChange, StateFile, state_from
 
 LOCK_FILE: Final = ".lock"
 META_FILE: Final = "meta.json"
@@ -54,7 +44,6 @@ FAILED_FILE: Final = ".storage_failed"
 STATE_FILE: Final = "broker-state"
 PROBE_FILE: Final = ".probe"
 PROBE_BYTES: Final = 4096
-STATE_HEADER: Final = "strandline-state 1"
 SMALL_FILE_BYTES_MAX: Final = 4096
 BOOT_ID_LENGTH_MAX: Final = 64
 STATE_FILE_BYTES_MAX: Final = 256 << 20
@@ -80,14 +69,6 @@ class MetaProperties:
     mount: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerState:
-    """Content of the state file: what this broker accepted."""
-
-    controller_epoch: ControllerEpoch = ControllerEpoch(0)
-    partitions: Mapping[TopicPartition, PersistedPartition] = field(default_factory=dict)
-
-
 class DataDirectory:
     """An exclusively locked data directory; the lock ends with the process or with `close`."""
 
@@ -95,6 +76,7 @@ class DataDirectory:
         self.path = path
         self._lock = lock
         self._broker_epoch = BrokerEpoch(0)
+        self._state_file = StateFile(path / STATE_FILE)
         self.has_flushed_mark = False
         """Whether this process wrote the flushed mark, and has not removed it."""
 
@@ -214,7 +196,7 @@ class DataDirectory:
         """Return the last accepted state; CheckpointMalformed if a used directory lacks it."""
         content = self._read(STATE_FILE, STATE_FILE_BYTES_MAX)
         if content is not None:
-            return _state_from(content, self.path / STATE_FILE)
+            return state_from(content, self.path / STATE_FILE)
         if self._read(META_FILE, SMALL_FILE_BYTES_MAX) is None and not self._holds_logs():
             return BrokerState()
         raise CheckpointMalformed(
@@ -224,9 +206,18 @@ class DataDirectory:
 
     def write_state(self, state: BrokerState) -> None:
         """Replace the state file: written beside it, fsynced, renamed, directory fsynced."""
-        body = json.dumps(_state_body(state), separators=(",", ":")).encode()
-        header = f"{STATE_HEADER} {zlib.crc32(body):08x}\n".encode()
-        self._write(STATE_FILE, header + body)
+        with _failures_of(self.path):
+            self._state_file.write(state)
+
+    def change_state(self, change: StateChange) -> None:
+        """Make a change of the state file durable, which `read_state` did not change."""
+        with _failures_of(self.path):
+            self._state_file.append(change)
+
+    @property
+    def has_state_journal(self) -> bool:
+        """Whether versions before the journal could not read the state file as it is now."""
+        return self._state_file.has_journal
 
     def _holds_logs(self) -> bool:
         with _failures_of(self.path), os.scandir(self.path) as entries:
@@ -318,78 +309,7 @@ def _meta_from(content: bytes, path: Path) -> MetaProperties:
     )
 
 
-def _state_body(state: BrokerState) -> dict[str, Any]:
-    return {
-        "controllerEpoch": state.controller_epoch,
-        "partitions": [
-            {
-                "topicId": tp.topic_id,
-                "partition": tp.partition,
-                "topicName": partition.topic_name,
-                "leaderEpoch": partition.leader_epoch,
-                "partitionEpoch": partition.partition_epoch,
-                "isr": [[entry.broker_id, entry.broker_epoch] for entry in partition.isr],
-                "term": list(astuple(partition.term)),
-            }
-            for tp, partition in sorted(state.partitions.items())
-        ],
-    }
-
-
-def _state_from(content: bytes, path: Path) -> BrokerState:
-    """Read the state file; the checksum covers everything behind the first line."""
-    header, _, body = content.partition(b"\n")
-    if header != f"{STATE_HEADER} {zlib.crc32(body):08x}".encode():
-        raise CheckpointMalformed(f"{path}: version or checksum does not match")
-    try:
-        value = json.loads(body)
-        entries = [_partition_from(item) for item in value["partitions"]]
-        epoch = _integer(value["controllerEpoch"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise CheckpointMalformed(f"{path}: not the promised form: {error}") from error
-    partitions = dict(entries)
-    if len(partitions) != len(entries):
-        raise CheckpointMalformed(f"{path}: a partition is named twice")
-    return BrokerState(controller_epoch=ControllerEpoch(epoch), partitions=partitions)
-
-
-def _partition_from(item: dict[str, Any]) -> tuple[TopicPartition, PersistedPartition]:
-    tp = TopicPartition(
-        topic_id=TopicId(_text(item["topicId"])), partition=_integer(item["partition"])
-    )
-    return tp, PersistedPartition(
-        topic_name=_text(item["topicName"]),
-        leader_epoch=LeaderEpoch(_integer(item["leaderEpoch"], minimum=-1)),
-        partition_epoch=PartitionEpoch(_integer(item["partitionEpoch"], minimum=-1)),
-        isr=tuple(
-            IsrEntry(
-                broker_id=BrokerId(_integer(broker_id)), broker_epoch=BrokerEpoch(_integer(epoch))
-            )
-            for broker_id, epoch in item["isr"]
-        ),
-        term=_term_from(item.get("term")),
-    )
-
-
-def _term_from(value: Any) -> LeaderTerm:
-    """Read the last leadership; files of before it was kept have none."""
-    if value is None:
-        return NO_TERM
-    leader_epoch, led_by, led_as = value
-    return LeaderTerm(
-        leader_epoch=LeaderEpoch(_integer(leader_epoch, minimum=-1)),
-        led_by=BrokerId(_integer(led_by, minimum=-1)),
-        led_as=BrokerEpoch(_integer(led_as, minimum=-1)),
-    )
-
-
-def _integer(value: object, *, minimum: int = 0) -> int:
-    if type(value) is int and value >= minimum:
+def _integer(value: object) -> int:
+    if type(value) is int and value >= 0:
         return value
-    raise ValueError(f"{value!r} is not an integer of at least {minimum}")
-
-
-def _text(value: object) -> str:
-    if isinstance(value, str) and value:
-        return value
-    raise ValueError(f"{value!r} is not a text")
+    raise ValueError(f"{value!r} is not a count")

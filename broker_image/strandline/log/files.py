@@ -117,18 +117,21 @@ def rewrite_file(path: Path, content: bytes) -> None:
         raise
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes, *, durable: bool = True) -> None:
     """Replace a file whole and durably: temporary file, fsync, rename, fsync of the folder.
 
     A crash at any moment leaves the old content or the new one, never a mixture. One thread at a
-    time replaces a file.
+    time replaces a file. What is not durable is without both fsyncs: a killed process leaves one of
+    the contents, and a failed machine may leave a torn or an empty file.
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
     try:
         write_all(fd, [content], 0)
-        sync_file(fd)
+        if durable:
+            sync_file(fd)
     finally:
         os.close(fd)
     temporary.rename(path)
-    sync_folder(path.parent)
+    if durable:
+        sync_folder(path.parent)

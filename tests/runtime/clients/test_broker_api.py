@@ -37,10 +37,11 @@ from strandline.kafka_listener.response import DeferredResponse, RequestContext
 from strandline.kafka_listener.turns import at_once
 from strandline.kafka_listener.wire import Message
 from strandline.log import record_batch
-from strandline.log.data_directory import BrokerState, DataDirectory
+from strandline.log.data_directory import DataDirectory
 from strandline.log.log_segments import LogEnvironment
 from strandline.log.recovery import LoadedLogs
 from strandline.log.segment import SegmentPool
+from strandline.log.state_file import BrokerState
 from strandline.model import (
     Acks,
     BrokerEpoch,

@@ -21,9 +21,10 @@ from strandline.config.broker import BrokerIdentity, Ports, broker_config
 from strandline.core.effects import PersistedPartition
 from strandline.kube.cluster_store import ClusterStore
 from strandline.log.checkpoint import HighWatermarkCheckpoint, RecoveryPointCheckpoint
-from strandline.log.data_directory import BrokerState, DataDirectory, MetaProperties
+from strandline.log.data_directory import DataDirectory, MetaProperties
 from strandline.log.log_segments import LogEnvironment
 from strandline.log.segment import SegmentPool
+from strandline.log.state_file import BrokerState
 from strandline.model import (
     BrokerEpoch,
     BrokerId,

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,9 +28,10 @@ from strandline.core.effects import (
 from strandline.core.events import RecordsHandle
 from strandline.errors import StorageError
 from strandline.log import record_batch
-from strandline.log.data_directory import BrokerState, DataDirectory
+from strandline.log.data_directory import DataDirectory
 from strandline.log.log_segments import LogEnvironment
 from strandline.log.segment import LogLimits, SegmentPool
+from strandline.log.state_file import BrokerState
 from strandline.model import (
     BrokerEpoch,
     BrokerId,
@@ -167,16 +169,17 @@ def with_store(
 @contextmanager
 def held_fsync(monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[threading.Event]:
     """Hold every fsync of a file with this name until the block ends; yield when one is held."""
-    reached, gate, really = threading.Event(), threading.Event(), os.fsync
+    reached, gate = threading.Event(), threading.Event()
 
-    def held(fd: int) -> None:
+    def held(really: Callable[[int], None], fd: int) -> None:
         if Path(os.readlink(f"/proc/self/fd/{fd}")).name == name:
             reached.set()
             assert gate.wait(LIMIT_MS / 1000)
         really(fd)
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", held)
+        patch.setattr(os, "fsync", partial(held, os.fsync))
+        patch.setattr(os, "fdatasync", partial(held, os.fdatasync))
         try:
             yield reached
         finally:

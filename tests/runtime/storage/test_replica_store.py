@@ -28,9 +28,10 @@ from strandline.log.checkpoint import (
     HighWatermarkCheckpoint,
     RecoveryPointCheckpoint,
 )
-from strandline.log.data_directory import BrokerState, DataDirectory
+from strandline.log.data_directory import DataDirectory
 from strandline.log.partition_folder import folder_of
 from strandline.log.partition_log import PartitionLog
+from strandline.log.state_file import BrokerState
 from strandline.model import (
     BrokerEpoch,
     ControllerEpoch,
@@ -135,7 +136,7 @@ def test_a_deletion_during_a_write_of_the_state_file_waits_for_the_next_one(
             return rename(path, target)
 
         monkeypatch.setattr(Path, "rename", watched)
-        with held_fsync(monkeypatch, "broker-state.tmp") as reached:
+        with held_fsync(monkeypatch, "broker-state") as reached:
             one.perform(persist_state(2, OTHER))
             await one.until(reached.is_set, "state being written")
             one.perform(DeleteReplica(tp=TP))
@@ -181,8 +182,8 @@ def test_states_are_written_while_epochs_and_the_trash_wait_for_the_disk(
         one.now_ms += DEFAULTS.trash_retention_ms + 1
         epoch = EpochStart(leader_epoch=LeaderEpoch(0), start_offset=0)
         with (
-            held_fsync(monkeypatch, "leader-epoch-checkpoint.tmp") as checkpoint_held,
-            held_unlink(monkeypatch) as unlink_held,
+            held(monkeypatch, "rename", "leader-epoch-checkpoint.tmp") as checkpoint_held,
+            held(monkeypatch, "unlink", "*.log") as unlink_held,
         ):
             one.perform(WriteEpochCheckpoint(tp=TP, epochs=(epoch,)))
             one.perform(DeleteReplica(tp=OTHER))
@@ -195,18 +196,18 @@ def test_states_are_written_while_epochs_and_the_trash_wait_for_the_disk(
 
 
 @contextmanager
-def held_unlink(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Hold every removal of a segment until the block ends; yield when one is held."""
-    reached, gate, really = threading.Event(), threading.Event(), Path.unlink
+def held(monkeypatch: pytest.MonkeyPatch, call: str, pattern: str) -> Iterator[threading.Event]:
+    """Hold every call of a Path with such a name until the block ends; yield when one is held."""
+    reached, gate, really = threading.Event(), threading.Event(), getattr(Path, call)
 
-    def held(path: Path, *, missing_ok: bool = False) -> None:
-        if path.suffix == ".log":
+    def hold(path: Path, *args: object, **options: object) -> object:
+        if path.match(pattern):
             reached.set()
             assert gate.wait(LIMIT_MS / 1000)
-        really(path, missing_ok=missing_ok)
+        return really(path, *args, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", held)
+        patch.setattr(Path, call, hold)
         try:
             yield reached
         finally:

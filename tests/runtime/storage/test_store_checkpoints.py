@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,14 +16,16 @@ from strandline.core.effects import (
     DeleteReplica,
     PersistLogStart,
     RestartLogAt,
+    WriteEpochCheckpoint,
     WriteHighWatermarkCheckpoint,
 )
 from strandline.log.checkpoint import (
+    EpochCheckpoint,
     HighWatermarkCheckpoint,
     LogStartCheckpoint,
     RecoveryPointCheckpoint,
 )
-from strandline.model import TopicPartition
+from strandline.model import EpochStart, LeaderEpoch, TopicPartition
 
 from .opened import OTHER, TP, Opened, append, held_fsync, with_store
 
@@ -31,6 +34,38 @@ FILE = "log-start-offset-checkpoint.tmp"
 
 def on_disk(root: Path) -> dict[TopicPartition, int]:
     return {tp: at.start_offset for tp, at in LogStartCheckpoint(root).read().items()}
+
+
+def has(checkpoint: EpochCheckpoint, epochs: tuple[EpochStart, ...]) -> bool:
+    return checkpoint.read() == epochs
+
+
+def test_a_take_over_waits_for_no_fsync_of_epochs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each replica has a file of its own, which no start needs (ADR 0011)."""
+    taken = [TopicPartition(topic_id=TP.topic_id, partition=number) for number in range(20)]
+    epochs = (EpochStart(leader_epoch=LeaderEpoch(1), start_offset=0),)
+    synced: list[str] = []
+
+    def note(really: Callable[[int], None], fd: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{fd}"))
+        really(fd)
+
+    async def taking_over(one: Opened) -> None:
+        await one.create(*taken)
+        folders = [one.store.logs[tp].folder for tp in taken]
+        with monkeypatch.context() as patch:
+            for name in ("fsync", "fdatasync"):
+                patch.setattr(os, name, partial(note, getattr(os, name)))
+            for tp in taken:
+                one.perform(WriteEpochCheckpoint(tp=tp, epochs=epochs))
+            for folder in folders:
+                checkpoint = EpochCheckpoint(folder)
+                await one.until(partial(has, checkpoint, epochs), "epochs written")
+        assert synced == []
+
+    with_store(tmp_path, taking_over)
 
 
 async def begun_at(one: Opened, offset: int) -> None:

@@ -45,8 +45,9 @@ from strandline.kube.api import ApiClient
 from strandline.kube.cluster_store import ClusterStore
 from strandline.kube.lease import LeaseStore
 from strandline.kube.waiting import Pauses, WaitingReport
-from strandline.log.data_directory import BrokerState, DataDirectory, read_boot_id
+from strandline.log.data_directory import DataDirectory, read_boot_id
 from strandline.log.mount_identity import mount_identity
+from strandline.log.state_file import BrokerState
 from strandline.log_fields import fields
 from strandline.model import GRPC_LISTENER, INTERNAL_LISTENER, BrokerEpoch, Endpoint, Registration
 from strandline.runtime.event_loop.begun_tasks import end_all

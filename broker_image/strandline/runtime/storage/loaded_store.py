@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from strandline.config.storage import StorageConfig
-from strandline.log.data_directory import BrokerState, DataDirectory
+from strandline.log.data_directory import DataDirectory
 from strandline.log.log_segments import LogEnvironment
 from strandline.log.recovery import LoadedLogs, load_logs
 from strandline.log.segment import LogLimits, SegmentPool
+from strandline.log.state_file import BrokerState
 from strandline.log.trash import trashed_replicas
 from strandline.log_fields import fields
 from strandline.model import TrashedReplica

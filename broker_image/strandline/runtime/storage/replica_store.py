@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -31,7 +32,6 @@ from strandline.core.effects import (
     CreateReplica,
     DeleteReplica,
     DeleteSegmentsBelow,
-    PersistedPartition,
     PersistLogStart,
     PersistState,
     RestartLogAt,
@@ -48,7 +48,6 @@ from strandline.errors import (
     ProtocolError,
     StorageError,
 )
-from strandline.log.data_directory import BrokerState
 from strandline.log.files import sync_folder
 from strandline.log.partition_folder import PartitionMetadataFile
 from strandline.log.partition_log import PartitionLog
@@ -57,13 +56,13 @@ from strandline.log.recovery import hosted_partition
 from strandline.log.reserve import give_up_reserve
 from strandline.log_fields import fields
 from strandline.model import (
-    ControllerEpoch,
     HostedPartition,
     TopicPartition,
     TopicSettings,
     TrashedReplica,
 )
 
+from .accepted_states import AcceptedStates
 from .loaded_store import LoadedStore
 from .log_flusher import LogFlusher
 from .missing_indexes import MissingIndexes
@@ -113,12 +112,8 @@ class ReplicaStore:
     ) -> None:
         self._directory, self._environment = loaded.directory, loaded.environment
         self._on_persisted, self._on_failure = on_persisted, on_failure
-        self._controller_epoch = loaded.state.controller_epoch
-        self._persisted = dict(loaded.state.partitions)
-        self._state_dirty = False
+        self._accepted = AcceptedStates(loaded.state)
         self._tokens: list[int] = []
-        self._deleted: set[TopicPartition] = set()
-        """Partitions whose folders go to the trash once the state file has forgotten them."""
         self._wanted: dict[TopicPartition, PartitionMetadataFile] = {}
         """New partitions whose folders are made once the state file knows them."""
         self._made: dict[TopicPartition, PartitionLog] = {}
@@ -284,20 +279,16 @@ class ReplicaStore:
         if log is not None:
             log.release()
         self._checkpoints.forget(tp)
-        forgotten = self._persisted.pop(tp, None)
+        forgotten = self._accepted.forget(tp)
         self._trash.announce(tp, "" if forgotten is None else forgotten.topic_name)
-        self._deleted.add(tp)
-        self._state_dirty = True
         self._state_wake.set()
 
     def _promise(self, effect: PersistState) -> None:
-        self._controller_epoch = max(self._controller_epoch, effect.controller_epoch)
+        self._accepted.promise(effect)
         for tp, partition in effect.partitions:
-            self._persisted[tp] = partition
             if tp not in self.logs:
                 self._wanted[tp] = PartitionMetadataFile(tp=tp, topic_name=partition.topic_name)
         self._tokens.append(effect.token)
-        self._state_dirty = True
         self._state_wake.set()
 
     def after_check(self, tp: TopicPartition) -> bool:
@@ -334,27 +325,23 @@ class ReplicaStore:
             await self._write_state()
 
     async def _write_state(self) -> None:
-        """Write the state file, then bring the folders in line with it."""
-        if not self._state_dirty:
+        """Write what changed to the state file, then bring the folders in line with it."""
+        if not (self._accepted.are_due or self._tokens):
             return
-        self._state_dirty = False
-        persisted, epoch = dict(self._persisted), self._controller_epoch
-        deleted, self._deleted = self._deleted, set()
+        steps = self._accepted.take()
         wanted, self._wanted = self._wanted, {}
         self._making = frozenset(wanted)
         tokens, self._tokens = self._tokens, []
-        kept = {tp: state for tp, state in persisted.items() if tp not in deleted}
         if self._checkpoints.wait_for_cuts:
             await self._once_there_is_space(self._checkpoints.write_recovery_points)
         if self._checkpoints.know_any(wanted):
             # A log of that name was deleted: what checkpoints say of it is not true of the new one.
             await self._once_there_is_space(partial(self._checkpoints.write_without, wanted))
-        await self._persist(epoch, kept)
-        if deleted:
-            await self._trash.put(sorted(deleted))
-        if len(kept) < len(persisted):
-            # A replica was deleted and is made again: the state file forgot it in between.
-            await self._persist(epoch, persisted)
+        for change, deleted in steps:
+            write = partial(self._threads.run, self._directory.change_state, change)
+            await self._once_there_is_space(write)
+            if deleted:
+                await self._trash.put(deleted)
         for tp in self._making & self._restoring.keys():
             await self._restoring[tp].wait()
         if wanted:
@@ -363,11 +350,11 @@ class ReplicaStore:
         for token in tokens:
             self._on_persisted(token)
 
-    async def _persist(
-        self, epoch: ControllerEpoch, partitions: Mapping[TopicPartition, PersistedPartition]
-    ) -> None:
-        write = partial(self._threads.run, self._write_state_file, epoch, partitions)
-        await self._once_there_is_space(write)
+    async def _write_state_whole(self) -> None:
+        """Leave a state file that earlier versions read, unless there is no space for another."""
+        if self._directory.has_state_journal:
+            with suppress(LogDirectoryFull):
+                await self._threads.run(self._directory.write_state, self._accepted.whole())
 
     async def _once_there_is_space(self, write: Callable[[], Awaitable[None]]) -> None:
         """Write a small file, once there is space for it; what the core asked for waits."""
@@ -378,11 +365,6 @@ class ReplicaStore:
                 if self._stopping:
                     raise
                 await self._make_space(error)
-
-    def _write_state_file(
-        self, epoch: ControllerEpoch, partitions: Mapping[TopicPartition, PersistedPartition]
-    ) -> None:
-        self._directory.write_state(BrokerState(controller_epoch=epoch, partitions=partitions))
 
     def _make_logs(
         self, wanted: Mapping[TopicPartition, PartitionMetadataFile]
@@ -410,7 +392,7 @@ class ReplicaStore:
                  TOPIC_ALREADY_EXISTS if the partition has a log or gets one,
                  KAFKA_STORAGE_ERROR if the log cannot be opened
         """
-        if tp in self._deleted or tp in self._restoring or self._has_log(tp):
+        if self._accepted.is_forgotten(tp) or tp in self._restoring or self._has_log(tp):
             raise _has_a_log(tp)
         self._restoring[tp] = asyncio.Event()
         try:
@@ -468,6 +450,7 @@ class ReplicaStore:
         await asyncio.gather(*self._tasks)
         await self._flusher.close()
         await self._write_state()
+        await self._write_state_whole()
         self._checkpoints.set_high_watermarks(high_watermarks)
         await self._flusher.flush(sorted(self.logs))
         self._checkpoints.on_flushed()
