@@ -134,6 +134,14 @@ class Broker(Protocol):
         """Return the cluster as seen through the listener of that name."""
         ...
 
+    def leaders_settled(self, topic_names: Sequence[str] | None) -> Awaitable[None] | None:
+        """Return what to await before these topics' leaders are told, None to tell them now.
+
+        A leader that may have just died is awaited, a fraction of a second at most.
+        topic_names None means all topics.
+        """
+        ...
+
     def produce(
         self, partitions: Sequence[ProducePartition], *, acks: Acks, timeout_ms: int, codec_max: int
     ) -> Awaitable[tuple[ProducedPartition, ...]]:

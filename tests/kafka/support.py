@@ -140,6 +140,11 @@ class MemoryLog:
         return tuple(found)
 
 
+async def _all_set(events: Sequence[asyncio.Event]) -> None:
+    for each in events:
+        await each.wait()
+
+
 class MemoryBroker:
     """Implements `broker_interface.Broker`; `topics` maps names to numbers of partitions."""
 
@@ -170,6 +175,13 @@ class MemoryBroker:
         self.failure: Exception | None = None
         self.next_producer_id = 1000
         self._grown = asyncio.Event()
+        self.suspected: dict[str, asyncio.Event] = {}
+        """topics whose leader may have died, each with what is set when another one leads"""
+
+    def leaders_settled(self, topic_names: Sequence[str] | None) -> Awaitable[None] | None:
+        named = self.suspected if topic_names is None else topic_names
+        held = [self.suspected[name] for name in named if name in self.suspected]
+        return _all_set(held) if held else None
 
     def metadata(self, listener: str) -> MetadataSnapshot:
         if self.failure is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from functools import partial
 
@@ -99,6 +100,22 @@ def test_metadata_of_a_partition_without_a_reachable_leader(
     first, second = response["topics"][0]["partitions"]
     assert (first["error_code"], first["leader_id"]) == (ErrorCode.NONE, 0)
     assert (second["error_code"], second["leader_id"]) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+
+
+@pytest.mark.parametrize("version", [0, 4, 9])
+def test_metadata_of_a_leader_that_may_have_died_waits_for_the_next_one(
+    running: ListenerThread, broker: MemoryBroker, version: int
+) -> None:
+    broker.suspected["orders"] = asyncio.Event()
+    with WireClient(running.port) as client, WireClient(running.port) as other:
+        client.send(schemas.METADATA, version, {"topics": [{"name": "orders"}]})
+        named = other.ask(schemas.METADATA, version, {"topics": [{"name": "audit"}]})
+        assert names(named) == ["audit"]
+        broker.leaderless.add(("orders", 1))
+        running.call(broker.suspected["orders"].set)
+        _, response = client.receive()
+    errors = [each["error_code"] for each in response["topics"][0]["partitions"]]
+    assert errors[1] == ErrorCode.LEADER_NOT_AVAILABLE
 
 
 def test_metadata_names_the_addresses_of_the_requests_listener(

@@ -10,6 +10,7 @@ When a topic goes, its name goes to the other one, so that the order of updates 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from strandline.broker_interface import (
@@ -62,6 +63,8 @@ class MetadataCache:
         self._topics: dict[TopicId, _Topic] = {}
         self._ids_by_name: dict[str, TopicId] = {}
         self._snapshots: dict[str, MetadataSnapshot] = {}
+        self.on_change: Callable[[], None] = lambda: None
+        """Called after each update that was taken."""
 
     def live_broker(self, broker_id: BrokerId) -> LiveBroker | None:
         """Return a live broker, None if it is unknown or not live."""
@@ -83,6 +86,7 @@ class MetadataCache:
             self._forget(tp)
         for command in commands:
             self._learn(command)
+        self.on_change()
         return True
 
     def resolve(self, topic_name: str, partition: int) -> TopicPartition | None:
@@ -91,6 +95,13 @@ class MetadataCache:
         if topic_id is None or partition not in self._topics[topic_id].partitions:
             return None
         return TopicPartition(topic_id=topic_id, partition=partition)
+
+    def leaders_of(self, topic_names: Sequence[str] | None) -> frozenset[BrokerId]:
+        """Return the leaders of all partitions of these topics, None for all topics."""
+        wanted = self._ids_by_name if topic_names is None else topic_names
+        ids = [self._ids_by_name[name] for name in wanted if name in self._ids_by_name]
+        states = (state for each in ids for state in self._topics[each].partitions.values())
+        return frozenset(state.leader for state in states)
 
     def snapshot(self, listener: str) -> MetadataSnapshot:
         """Return the cluster by the addresses of that listener, without brokers that lack it.

@@ -57,6 +57,7 @@ from strandline.model import (
 )
 from strandline.runtime.clients.broker_api import BrokerApi
 from strandline.runtime.clients.producer_ids import ProducerIds
+from strandline.runtime.clients.suspect_leaders import SuspectLeaders
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.event_loop.driver import Driver
 from strandline.runtime.storage.disk_space import LOOK_INTERVAL_MS, DiskSpace
@@ -133,6 +134,7 @@ class Node:
             replicas=self._replicas,
             store=self.store,
             metadata=self._metadata,
+            suspects=SuspectLeaders(metadata=self._metadata),
             producer_ids=ProducerIds(ME, EPOCH),
             clock=clock,
             consumer_reads=consumer_reads,

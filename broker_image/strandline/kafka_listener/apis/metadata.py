@@ -1,6 +1,6 @@
 """Metadata: brokers, controller, topics and their partitions.
 
-Registered in `apis`. Responds at once from what the broker knows.
+Registered in `apis`. Responds from what the broker knows, at once unless a leader may have died.
 """
 
 from __future__ import annotations
@@ -27,14 +27,33 @@ FIRST_VERSION_WITH_NULL_NAME = 12
 def metadata(
     context: RequestContext, version: int, request: Message
 ) -> Turns[Response | DeferredResponse]:
-    """Return brokers, controller and the requested topics.
+    """Return brokers, controller and the requested topics, leaders that may have died a bit later.
 
     Null topics mean all topics; an empty list means all in version 0 and none since. A request
     never creates a topic.
     """
-    view = context.metadata()
     requested = request["topics"]
     if requested is None or (version == 0 and not requested):
+        requested = None
+    names = None if requested is None else [each["name"] for each in requested]
+    if names is not None and None in names:
+        names = None  # some are asked for by id
+    settled = context.broker.leaders_settled(names)
+    if settled is None:
+        return (yield from _response(context, version, requested))
+    return DeferredResponse(
+        result=settled,
+        finish=lambda _: _response(context, version, requested),
+        may_cancel=True,
+    )
+
+
+def _response(
+    context: RequestContext, version: int, requested: list[Message] | None
+) -> Turns[Response]:
+    """Return the response as the metadata is now; requested None means all topics."""
+    view = context.metadata()
+    if requested is None:
         topics, needless_count = view.topics, 0
     else:
         topics = yield from _requested_topics(requested, view, version)

@@ -51,6 +51,7 @@ from .consumer_fetches import ConsumerFetches
 from .producer_ids import ProducerIds
 from .record_deletions import RecordDeletions
 from .refused_batches import RefusedBatches, SentBatch
+from .suspect_leaders import SuspectLeaders
 from .time_searches import TimeSearches
 
 
@@ -94,6 +95,7 @@ class BrokerApi:
         replicas: Replicas,
         store: ReplicaStore,
         metadata: MetadataCache,
+        suspects: SuspectLeaders,
         producer_ids: ProducerIds,
         clock: Clock,
         consumer_reads: ConsumerReadConfig,
@@ -106,6 +108,7 @@ class BrokerApi:
         self._replicas = replicas
         self._store = store
         self._metadata = metadata
+        self._suspects = suspects
         self._producer_ids = producer_ids
         self._submit = submit
         self._next_request_id = next_request_id
@@ -129,6 +132,10 @@ class BrokerApi:
     def metadata(self, listener: str) -> MetadataSnapshot:
         """Return the cluster as seen through the listener of that name."""
         return self._metadata.snapshot(listener)
+
+    def leaders_settled(self, topic_names: Sequence[str] | None) -> Awaitable[None] | None:
+        """Return what to await before these topics' leaders are told, None to tell them now."""
+        return self._suspects.settled(topic_names)
 
     def allocate_producer_id(self) -> int:
         """Return a producer id that no broker ever handed out before (ADR 0005)."""

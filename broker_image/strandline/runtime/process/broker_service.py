@@ -60,6 +60,7 @@ from strandline.rpc.streams import channel_options
 from strandline.rpc.unknown_callers import log_silent_connections, not_served
 from strandline.runtime.clients.broker_api import BrokerApi
 from strandline.runtime.clients.producer_ids import ProducerIds
+from strandline.runtime.clients.suspect_leaders import SuspectLeaders
 from strandline.runtime.event_loop.begun_tasks import BegunTasks
 from strandline.runtime.observability.notice_reporters import (
     ControllerNoticeReporter,
@@ -99,6 +100,8 @@ class BrokerService:
         self._metadata = MetadataCache(
             context.config.identity.cluster, controller_epoch=loaded.state.controller_epoch
         )
+        self._suspects = SuspectLeaders(metadata=self._metadata)
+        self._metadata.on_change = self._suspects.note_metadata
         self._replicas = Replicas(
             registration.broker_id,
             registration.broker_epoch,
@@ -374,6 +377,7 @@ class BrokerService:
             replicas=self._replicas,
             store=self._store,
             metadata=self._metadata,
+            suspects=self._suspects,
             producer_ids=ProducerIds(own.broker_id, own.broker_epoch),
             clock=self._context.clock,
             consumer_reads=self._context.config.consumer_reads,
@@ -419,6 +423,7 @@ class BrokerService:
             on_copied=self._throughput.copied,
             on_copy_held_back=self._throughput.copy_held_back,
             now_ms=self._context.clock.now_ms,
+            on_lost=self._suspects.note_lost,
         )
 
     def _make_core_shell(self) -> CoreShell:
