@@ -76,6 +76,11 @@ class StorageConfig:
     points move; a start reads what was written since. Kafka's key and default, where the fsync is
     left to the kernel."""
 
+    page_window_bytes: int = integer("log.page.window.bytes", 0, (0, 1 << 40), since=6)
+    """Bytes that the broker wrote last and keeps in the page cache, of all logs together; what it
+    wrote before leaves the cache once it is on disk. Make it larger than what followers and
+    consumers are behind: they read the rest from disk. Default 0: the kernel decides."""
+
     trash_retention_ms: int = integer(
         "log.trash.retention.ms", 604_800_000, (0, INT64_MAX), since=2, applies=Applies.RUNNING
     )

@@ -6,6 +6,7 @@ The operations raise OSError; the caller, who knows the directory, turns the err
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import threading
@@ -18,7 +19,12 @@ from strandline.errors import CorruptBatch, LogDirectoryFailed, LogDirectoryFull
 BUFFERS_PER_WRITE_MAX = 1024
 """Linux takes at most this many buffers in one pwritev (IOV_MAX)."""
 FILE_MODE = 0o640
+SYNC_FILE_RANGE_WRITE = 2
+"""Of linux/fs.h: begin the write-out of dirty pages that nobody writes yet."""
 TEMPORARY_SUFFIX = ".tmp"
+
+_sync_file_range = ctypes.CDLL(None, use_errno=True).sync_file_range
+_sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 
 
 class FsyncFailed(OSError):
@@ -51,6 +57,21 @@ def sync_data(fd: int) -> None:
         os.fdatasync(fd)
     except OSError as error:
         raise FsyncFailed(error.errno, error.strerror) from error
+
+
+def begin_write_out(fd: int, start: int, size: int) -> None:
+    """Have the kernel begin to write a range of a file to disk; it waits for nothing.
+
+    Nor does it take a write error, which stays for the next fsync of the file.
+    """
+    if _sync_file_range(fd, start, size, SYNC_FILE_RANGE_WRITE) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def leave_page_cache(fd: int, start: int, size: int) -> None:
+    """Let the pages of a range go that are on disk; the others stay."""
+    os.posix_fadvise(fd, start, size, os.POSIX_FADV_DONTNEED)
 
 
 def sync_file(fd: int) -> None:

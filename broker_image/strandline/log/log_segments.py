@@ -45,6 +45,8 @@ class LogEnvironment:
     limits: LogLimits
     on_flush: Callable[[float], None] = lambda _seconds: None
     """Gets the seconds of each fsync of a log."""
+    on_append: Callable[[Path, int, int], None] = lambda _path, _start, _end: None
+    """Gets a segment's file, and from where to where it was written."""
 
 
 class LogSegments:
@@ -203,7 +205,10 @@ class LogSegments:
             batches[0], position=self._segments[-1].size_bytes, segment_max_bytes=segment_max_bytes
         ):
             self.roll(batches[0].base_offset)
-        self._segments[-1].append(buffers, batches)
+        active = self._segments[-1]
+        start = active.size_bytes
+        active.append(buffers, batches)
+        self._environment.on_append(active.path, start, active.size_bytes)
 
     def _fits(self, header: BatchHeader, *, position: int, segment_max_bytes: int) -> bool:
         """Tell whether the last segment takes a batch.
@@ -459,10 +464,7 @@ class LogSegments:
 
     def size_range(self, from_offset: int, up_to_offset: int) -> tuple[int, int]:
         """Return the least and the most bytes between two offsets, without reading the disk."""
-        first, last = (
-            _index_of(self._segments, from_offset),
-            _index_of(self._segments, up_to_offset),
-        )
+        first, last = (_index_of(self._segments, each) for each in (from_offset, up_to_offset))
         before = sum(segment.size_bytes for segment in self._segments[first:last])
         start_low, start_high = self._segments[first].position_range(from_offset)
         end_low, end_high = self._segments[last].position_range(up_to_offset)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from strandline.config.storage import StorageConfig
 from strandline.log.data_directory import DataDirectory
@@ -18,6 +18,8 @@ from strandline.log.state_file import BrokerState
 from strandline.log.trash import trashed_replicas
 from strandline.log_fields import fields
 from strandline.model import TrashedReplica
+
+from .page_window import PageWindow
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +37,7 @@ class LoadedStore:
 
 def log_environment(config: StorageConfig, on_flush: Callable[[float], None]) -> LogEnvironment:
     """Return what all logs of a broker share; on_flush gets the seconds of each fsync."""
-    return LogEnvironment(
+    environment = LogEnvironment(
         pool=SegmentPool(open_segments_max=config.open_segments_max),
         limits=LogLimits(
             index_interval_bytes=config.index_interval_bytes,
@@ -44,6 +46,10 @@ def log_environment(config: StorageConfig, on_flush: Callable[[float], None]) ->
         ),
         on_flush=on_flush,
     )
+    if not config.page_window_bytes:
+        return environment
+    window = PageWindow(window_bytes=config.page_window_bytes)
+    return replace(environment, on_append=window.note)
 
 
 def load_store(
