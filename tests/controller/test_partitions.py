@@ -424,3 +424,30 @@ def test_store_calls_in_flight_are_bounded() -> None:
     world.advance(100)
     assert len(world.held) == world.timing.store_calls_in_flight_max
     assert world.nodes[0].controller.queue_length == 100 - len(world.held)
+
+
+def test_partitions_whose_records_wait_for_a_dead_member_are_written_first() -> None:
+    """Its leader asks; the controller takes the member out of all others in their order."""
+    world = with_active_controller(state(leader=0), nodes=(0,), partitions=40)
+    at_once, asked = world.timing.store_calls_in_flight_max, 39
+    for _ in range(at_once):
+        world.hold(WritePartitionStatus, Mode.DELAY)
+    world.kill(1)
+    world.advance(60)
+    assert len(world.held) == at_once < asked
+    request = IsrChangeRequested(
+        session_id=world.sessions[0][1],
+        request_id=1,
+        broker_id=BrokerId(0),
+        broker_epoch=BrokerEpoch(1),
+        tp=tp(asked),
+        leader_epoch=world.state(asked).leader_epoch,
+        partition_epoch=world.state(asked).partition_epoch,
+        isr=(entry(0), entry(2)),
+    )
+    world.deliver(0, request)
+    world.release()
+    written = [call.tp.partition for call in world.nodes[0].sent(WritePartitionStatus)]
+    assert written[at_once] == asked
+    assert written[at_once + 1 :] == list(range(at_once, asked))
+    assert [each.error for each in world.nodes[0].sent(ReplyAlterPartition)] == [ErrorCode.NONE]

@@ -194,3 +194,25 @@ def test_same_isr_is_no_change() -> None:
     renewed: tuple[IsrEntry, ...] = (entry(0), entry(1, 7))
     changed = made.adopt(state(le=1, pe=9, isr=renewed), 0)
     assert of_type(changed, IsrChanged)
+
+
+def test_members_that_died_are_proposed_out_if_records_wait_for_them() -> None:
+    made = leader()
+    grow(made, 5)
+    made.context.live.replace(alive(1))
+    (proposal,) = of_type(made.propose_dead(0), ProposeIsr)
+    assert isinstance(proposal, ProposeIsr)
+    assert [member.broker_id for member in proposal.isr] == [0, 1]
+
+
+def test_a_partition_without_records_that_wait_asks_for_nothing_when_a_member_dies() -> None:
+    made = leader()
+    made.context.live.replace(alive(1))
+    assert made.propose_dead(0) == []
+
+
+def test_members_that_live_are_not_proposed_out_and_a_leader_never_itself() -> None:
+    made = leader()
+    grow(made, 5)
+    made.context.live.replace(alive(1, 2))
+    assert made.propose_dead(0) == []

@@ -256,9 +256,14 @@ class PartitionEntry:
         """Forget former failures: the stored status stands, and no request waits."""
         self.failures = 0
 
-    def add_request(self, event: IsrChangeRequested) -> None:
-        """Keep an AlterPartition; it replaces an earlier one of the same broker."""
+    def add_request(self, event: IsrChangeRequested) -> bool:
+        """Keep an AlterPartition; it replaces an earlier one of the same broker.
+
+        Returns: whether members shall leave, for whom acknowledgements may wait
+        """
         self.requests[event.broker_id] = PendingRequest(event=event)
+        state = self.stored.state
+        return state is not None and not set(state.isr) <= set(event.isr)
 
     def take_request(self, broker_id: BrokerId) -> IsrChangeRequested:
         """Remove a broker's request, for a response now."""

@@ -100,7 +100,7 @@ class PartitionReconciler:
         self._enqueue(self._queue, name, now_ms)
 
     def queue_first(self, name: str, now_ms: int) -> None:
-        """Reconcile a partition that lost its leader before the others."""
+        """Reconcile a partition before the others: it has no leader, or producers wait."""
         self._queue.pop(name, None)
         self._enqueue(self._urgent, name, now_ms)
 
@@ -114,9 +114,9 @@ class PartitionReconciler:
             queue[name] = None
 
     def add_request(self, entry: PartitionEntry, event: IsrChangeRequested, now_ms: int) -> None:
-        """Judge an AlterPartition soon."""
-        entry.add_request(event)
-        self.queue(entry.stored.name, now_ms)
+        """Judge an AlterPartition soon, and at once if records wait for members to leave."""
+        leaves = entry.add_request(event)
+        (self.queue_first if leaves else self.queue)(entry.stored.name, now_ms)
 
     def doubt_status(self, entry: PartitionEntry, now_ms: int) -> None:
         """Read a partition again whose stored status may be another than the known one."""

@@ -216,6 +216,7 @@ class ControllerRequests:
             if isinstance(partition.role, LeaderReplica):
                 # Another process of a follower may be announced: the former one is refused.
                 partition.role.unsettle_followers()
+                effects += partition.role.propose_dead(now_ms)
                 effects += partition.role.propose_joiner(now_ms)
                 effects += partition.role.advance_high_watermark(now_ms)
                 effects += partition.role.advance_low_watermark()

@@ -193,6 +193,18 @@ class LeaderReplica:
             + self.propose_joiner(now_ms)
         )
 
+    def propose_dead(self, now_ms: int) -> list[Effect]:
+        """Propose that members leave that are no longer live, if records wait for them.
+
+        The controller takes them out by itself, partition after partition; a request has it look
+        at those first in which producers with acks=all wait.
+        """
+        if self.log.high_watermark == self.log.log_end_offset:
+            return []
+        live, own = self.context.live, self.context.broker_id
+        dead = {each for each in self.proposer.isr.isr if each != own and not live.epoch_of(each)}
+        return self.proposer.propose_leavers(frozenset(dead), now_ms)
+
     def propose_joiner(self, now_ms: int) -> list[Effect]:
         """Propose one follower that has all committed records of this and earlier leaders.
 
