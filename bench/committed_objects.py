@@ -63,9 +63,8 @@ def main() -> None:
 
 def _install_sets(plane: ControlPlane, folder: Path) -> None:
     """Make the kind that holds the states of many partitions, from the schema of Partition."""
-    crd = next(
-        each for each in objects.rendered(objects.CRDS_CHART) if "partitions." in _name(each)
-    )
+    crds = objects.rendered(objects.CRDS_CHART)
+    crd = next(each for each in crds if each["metadata"]["name"].startswith("partitions."))
     version = crd["spec"]["versions"][0]
     status = version["schema"]["openAPIV3Schema"]["properties"]["status"]
     item = {
