@@ -63,8 +63,11 @@ class MetadataCache:
         self._topics: dict[TopicId, _Topic] = {}
         self._ids_by_name: dict[str, TopicId] = {}
         self._snapshots: dict[str, MetadataSnapshot] = {}
-        self.on_change: Callable[[], None] = lambda: None
-        """Called after each update that was taken."""
+        self._on_change: Callable[[], None] = lambda: None
+
+    def watch(self, on_change: Callable[[], None]) -> None:
+        """Have a function called after each update that is taken, in place of an earlier one."""
+        self._on_change = on_change
 
     def live_broker(self, broker_id: BrokerId) -> LiveBroker | None:
         """Return a live broker, None if it is unknown or not live."""
@@ -86,7 +89,7 @@ class MetadataCache:
             self._forget(tp)
         for command in commands:
             self._learn(command)
-        self.on_change()
+        self._on_change()
         return True
 
     def resolve(self, topic_name: str, partition: int) -> TopicPartition | None:

@@ -19,7 +19,7 @@ def known() -> tuple[MetadataCache, SuspectLeaders]:
     """Return metadata of orders, whose second leader may die, and audit, whose leader may not."""
     cache = MetadataCache("demo")
     suspects = SuspectLeaders(metadata=cache)
-    cache.on_change = suspects.note_metadata
+    cache.watch(suspects.note_metadata)
     orders = (command(NEW, partition=each, leader=each) for each in range(2))
     assert cache.apply(update(*orders, command(OTHER, name="audit", leader=ALIVE)))
     return cache, suspects

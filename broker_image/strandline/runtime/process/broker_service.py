@@ -101,7 +101,7 @@ class BrokerService:
             context.config.identity.cluster, controller_epoch=loaded.state.controller_epoch
         )
         self._suspects = SuspectLeaders(metadata=self._metadata)
-        self._metadata.on_change = self._suspects.note_metadata
+        self._metadata.watch(self._suspects.note_metadata)
         self._replicas = Replicas(
             registration.broker_id,
             registration.broker_epoch,
