@@ -167,7 +167,7 @@ class CoalescingWriter:
 
     def put(self, frame: Sequence[Buffer]) -> None:
         """Queue one frame; raises StreamOverflow when the peer has stopped reading."""
-        size = sum(len(part) for part in frame)
+        size = sum(map(len, frame))
         if self._queued_bytes + size > self._queue_max_bytes:
             raise StreamOverflow(f"{self._queued_bytes} bytes wait for a peer that does not read")
         self._queued_bytes += size

@@ -116,7 +116,7 @@ class ReplicationTransport:
                 if max_bytes <= 0:
                     continue
             records = self._read(part, max_bytes)
-            size = sum(len(buffer) for buffer in records)
+            size = sum(map(len, records))
             budget -= size
             self.on_bytes("out", size)
             if part.is_copy:
