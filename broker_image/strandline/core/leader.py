@@ -53,12 +53,12 @@ class LeaderReplica:
     @property
     def leader_epoch(self) -> LeaderEpoch:
         """The epoch stamped on what this leader appends."""
-        return self.state.leader_epoch
+        return self.proposer.state.leader_epoch
 
     @property
     def min_insync_replicas(self) -> int:
         """The least number of members in sync with which acks=all is taken."""
-        return self.state.least_in_sync
+        return self.proposer.state.least_in_sync
 
     @property
     def is_under_min_isr(self) -> bool:
