@@ -56,7 +56,7 @@ class Driver(Generic[Event, Effect]):
         now_ms: Callable[[], int],
         on_broken_promise: Callable[[InvariantViolation], None],
         on_storage_error: Callable[[StorageError], Event] = no_disk,
-        on_step: Callable[[Event, float], None] = lambda _event, _seconds: None,
+        on_step: Callable[[Event, float], None] | None = None,
     ) -> None:
         self._machine = machine
         self._perform = perform
@@ -102,9 +102,12 @@ class Driver(Generic[Event, Effect]):
         self._cancel_timer()
 
     def _step(self, event: Event) -> None:
-        begun = time.perf_counter()
-        effects = self._machine.step(event, self._now_ms())
-        self._on_step(event, time.perf_counter() - begun)
+        if self._on_step is None:
+            effects = self._machine.step(event, self._now_ms())
+        else:
+            begun = time.perf_counter()
+            effects = self._machine.step(event, self._now_ms())
+            self._on_step(event, time.perf_counter() - begun)
         try:
             self._perform(effects)
         except StorageError as error:
