@@ -194,7 +194,7 @@ class WholeLeader:
             on_fetched=self._throughput.fetched,
         )
         self._transport = self._make_transport()
-        self._shell = CoreShell(
+        self.shell = CoreShell(
             self._replicas,
             store=self._store,
             broker_api=self._broker_api,
@@ -220,7 +220,7 @@ class WholeLeader:
         self._client = Client(self._listener(), self.responses)
 
     def _submit(self, event: Event) -> None:
-        self._shell.submit(event)
+        self.shell.submit(event)
 
     def _listener(self) -> ListenerState:
         settings = ListenerSettings()
@@ -343,7 +343,7 @@ class WholeLeader:
 
     async def stop(self) -> None:
         """End every task."""
-        self._shell.stop()
+        self.shell.stop()
         for stream in self._streams:
             stream.cancel()
         await asyncio.gather(*self._streams, return_exceptions=True)
