@@ -25,7 +25,7 @@ def test_high_watermark_is_the_least_end_and_never_falls(
     ends: list[int], in_sync: int, expected: int
 ) -> None:
     got = next_high_watermark(
-        ends, high_watermark=4, leader_end=10, in_sync_count=in_sync, min_insync_replicas=1
+        ends, high_watermark=4, leader_end=10, in_sync_count=lambda: in_sync, min_insync_replicas=1
     )
     assert got == expected
 

@@ -1,15 +1,18 @@
-"""A segment's greatest timestamp, over appends, walks and cuts."""
+"""A segment's greatest timestamp, over appends, walks and cuts; what a read of its end costs."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from strandline.log.index import RECENT_BATCHES
 from strandline.log.record_batch import parse_header
-from strandline.log.segment import NO_TIMESTAMP, Segment, SegmentPool
+from strandline.log.segment import NO_TIMESTAMP, LogLimits, Segment, SegmentPool
 from tests.log.support.batches import batch, stamped
 from tests.log.support.logs import SMALL_INDEX
+from tests.support.counted_calls import calls_of
 
 
 @pytest.fixture
@@ -70,4 +73,45 @@ def test_a_cut_never_leaves_a_timestamp_below_that_of_a_batch_that_stays(
     assert segment.max_timestamp_ms == 9
     segment.truncate_to(0)
     assert segment.max_timestamp_ms == NO_TIMESTAMP
+    segment.release()
+
+
+def read_from(segment: Segment, offset: int) -> bytes:
+    found, _ = segment.read(
+        from_offset=offset, up_to_offset=segment.end_offset, max_bytes=1 << 20, any_size=True
+    )
+    return bytes(found)
+
+
+def test_a_read_of_the_newest_batches_walks_no_others(tmp_path: Path, pool: SegmentPool) -> None:
+    wide = LogLimits(index_interval_bytes=1 << 20, index_size_max_bytes=1 << 20)
+    segment = Segment(tmp_path, 0, limits=wide, pool=pool)
+    segment.create()
+    append(segment, 0)
+    first = calls_of(partial(read_from, segment, 0))
+    for count in range(1, 3 * RECENT_BATCHES):
+        append(segment, 0)
+        newest = segment.path.read_bytes()[-segment.size_bytes // (count + 1) :]
+        assert read_from(segment, count) == newest
+        assert calls_of(partial(read_from, segment, count)) == first
+    behind = segment.end_offset - RECENT_BATCHES // 2
+    assert calls_of(partial(read_from, segment, behind)) == first
+    assert calls_of(partial(read_from, segment, 5)) > first  # an older batch is walked to
+    segment.release()
+
+
+def test_a_cut_forgets_where_the_newest_batches_were(tmp_path: Path, pool: SegmentPool) -> None:
+    segment = new_segment(tmp_path, pool)
+    segment.create()
+    for _ in range(8):
+        append(segment, 0)
+    size = segment.size_bytes // 8
+    segment.truncate_to(3)
+    longer = stamped(batch([b"a longer value"] * 4), base_offset=3, leader_epoch=0)
+    segment.append([longer], [parse_header(longer)])
+    append(segment, 0)
+    assert len(read_from(segment, 4)) == len(longer) + size
+    assert len(read_from(segment, 6)) == len(longer) + size  # within the longer one
+    assert len(read_from(segment, 7)) == size
+    assert len(read_from(segment, 2)) == len(longer) + 2 * size
     segment.release()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from strandline.core import leader as leader_module
 from strandline.core.events import LogFlushed
@@ -16,7 +17,7 @@ from strandline_simulation.invariants import Invariant
 from .mutants import Mutant
 
 
-def _watermark_ahead_of_the_disk(ends: Sequence[int], *, leader_end: int, **figures: int) -> int:
+def _watermark_ahead_of_the_disk(ends: Sequence[int], *, leader_end: int, **figures: Any) -> int:
     """Count the followers alone, whatever the leader itself has on disk."""
     return next_high_watermark(ends, leader_end=min(ends, default=leader_end), **figures)
 

@@ -154,12 +154,12 @@ def _acknowledged_at_the_next_step(
     return self.take_all_produce(tp)
 
 
-def _watermark_that_falls(ends: Sequence[int], *, leader_end: int, **_: int) -> int:
+def _watermark_that_falls(ends: Sequence[int], *, leader_end: int, **_: object) -> int:
     """Compute the high watermark without its former value."""
     return min(ends, default=leader_end)
 
 
-def _watermark_moves_under_min_isr(ends: Sequence[int], **figures: int) -> int:
+def _watermark_moves_under_min_isr(ends: Sequence[int], **figures: Any) -> int:
     """Move the high watermark whatever the size of the ISR is."""
     return next_high_watermark(ends, **{**figures, "min_insync_replicas": 1})
 

@@ -99,6 +99,8 @@ class CopyQuota:
 
     def _closed_to(self, peer: BrokerId, now_ms: int) -> float:
         """Return the part of the bucket that is kept for those who wait longer."""
+        if not self._turns:
+            return 0.0
         for lost in [each for each, until_ms in self._turns.items() if until_ms <= now_ms]:
             del self._turns[lost]
         first = next(iter(self._turns), peer)

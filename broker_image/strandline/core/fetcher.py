@@ -116,6 +116,8 @@ class Fetcher:
 
     def plan(self, now_ms: int) -> list[Effect]:
         """Fetch the ready partitions, unless the outstanding fetch names them all."""
+        if self._only_waits(now_ms):
+            return []
         if self.outstanding is not None and self.outstanding.deadline_ms <= now_ms:
             self.fail(self.outstanding.request_id, now_ms)
         for tp in [tp for tp, until_ms in self.delayed.items() if until_ms <= now_ms]:
@@ -128,8 +130,18 @@ class Fetcher:
             return []
         return [self._send(now_ms)] if any(map(self._is_ready, self.fetch_order)) else []
 
+    def _only_waits(self, now_ms: int) -> bool:
+        """Tell at little cost that there is nothing to do: most events are another leader's."""
+        return (
+            self.outstanding is not None
+            and now_ms < self.outstanding.deadline_ms
+            and not (self.delayed or self.not_yet_fetched or self.flushed)
+        )
+
     def next_wakeup_ms(self) -> int | None:
         """Return when `Fetchers.plan` has something to do without an event."""
+        if self.outstanding is not None and not self.delayed:
+            return max(self.outstanding.deadline_ms, self.paused_until_ms)
         times = list(self.delayed.values())
         if self.outstanding is not None:
             times.append(self.outstanding.deadline_ms)

@@ -28,8 +28,8 @@ class Fetchers:
     @property
     def next_wakeup_ms(self) -> int | None:
         """When `plan` has something to do without an event, None for never."""
-        times = (fetcher.next_wakeup_ms() for fetcher in self._by_leader.values())
-        return min((time_ms for time_ms in times if time_ms is not None), default=None)
+        times = [fetcher.next_wakeup_ms() for fetcher in self._by_leader.values()]
+        return min([time_ms for time_ms in times if time_ms is not None], default=None)
 
     def follow(self, tp: TopicPartition, replica: FollowerReplica) -> None:
         """Fetch a partition from the leader of its new role, no longer from the former one."""

@@ -12,7 +12,7 @@ sent, and cuts what the leader never had.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from strandline.errors import ErrorCode
 from strandline.model import BatchSpan, BrokerId, EpochEndOffset, LeaderEpoch, PartitionState
@@ -78,7 +78,12 @@ class FollowerReplica:
 
     def expects(self, requested: FetchPartition) -> bool:
         """Tell whether the response to a fetch still fits this leadership and this log."""
-        return replace(self.fetch(), log_start_offset=requested.log_start_offset) == requested
+        return (
+            requested.fetch_offset == self.log.log_end_offset
+            and requested.leader_epoch == self.leader_epoch
+            and requested.last_fetched_epoch == self.log.epochs.newest
+            and requested.high_watermark == self.log.high_watermark
+        )
 
     def adopt(self, state: PartitionState) -> None:
         """Take a later committed state of the leadership that is followed."""

@@ -131,7 +131,7 @@ def _delayed(
         follower=event.follower,
         broker_epoch=event.broker_epoch,
         session=session,
-        watched=() if event.without_records else session.wanted.keys(),
+        watched=frozenset() if event.without_records else session.wanted.keys(),
         without_records=event.without_records,
         deadline_ms=now_ms + event.max_wait_ms,
     )

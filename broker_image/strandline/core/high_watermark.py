@@ -50,7 +50,7 @@ def next_high_watermark(
     *,
     high_watermark: int,
     leader_end: int,
-    in_sync_count: int,
+    in_sync_count: Callable[[], int],
     min_insync_replicas: int,
 ) -> int:
     """Return the high watermark that holds now; it never falls.
@@ -58,10 +58,12 @@ def next_high_watermark(
     Under min ISR it is frozen for every kind of acknowledgement: records that fewer members hold
     may still be lost (KAFKA-15583).
 
-    Units:   in_sync_count counts the leader, and leaves out stale incarnations; leader_end is the
-             end of what the leader counts as written, which followers may have passed
+    Units:   in_sync_count counts the leader, and leaves out stale incarnations; it is asked only
+             if there is something to commit. leader_end is the end of what the leader counts as
+             written, which followers may have passed
     Source:  Kafka 3.9 Partition.maybeIncrementLeaderHW
     """
-    if in_sync_count < min_insync_replicas:
+    reached = min((leader_end, *ends))
+    if reached <= high_watermark or in_sync_count() < min_insync_replicas:
         return high_watermark
-    return max(high_watermark, min((leader_end, *ends)))
+    return reached

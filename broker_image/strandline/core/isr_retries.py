@@ -31,6 +31,8 @@ class IsrRetries:
 
     def take_due(self, now_ms: int) -> list[TopicPartition]:
         """Take the partitions whose time has come, ascending."""
+        if not self._retry_at_ms:
+            return []
         due = sorted(tp for tp, at_ms in self._retry_at_ms.items() if at_ms <= now_ms)
         for tp in due:
             del self._retry_at_ms[tp]

@@ -21,7 +21,13 @@ from .high_watermark import counted_end_offsets, next_high_watermark
 from .isr_proposer import IsrProposer
 from .local_log import LocalLog
 from .notices import HighWatermarkAdvanced, IsrChanged, LowWatermarkAdvanced
-from .progress import FollowerProgress, out_of_sync, reset_progress, stale_incarnations
+from .progress import (
+    FollowerProgress,
+    in_sync_count,
+    out_of_sync,
+    reset_progress,
+    stale_incarnations,
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,12 +53,12 @@ class LeaderReplica:
     @property
     def leader_epoch(self) -> LeaderEpoch:
         """The epoch stamped on what this leader appends."""
-        return self.state.leader_epoch
+        return self.proposer.state.leader_epoch
 
     @property
     def min_insync_replicas(self) -> int:
         """The least number of members in sync with which acks=all is taken."""
-        return self.state.least_in_sync
+        return self.proposer.state.least_in_sync
 
     @property
     def is_under_min_isr(self) -> bool:
@@ -94,7 +100,7 @@ class LeaderReplica:
             ends,
             high_watermark=self.log.high_watermark,
             leader_end=self.log.durable_end_offset,
-            in_sync_count=self._in_sync_count(),
+            in_sync_count=self._in_sync_count,
             min_insync_replicas=self.min_insync_replicas,
         )
         if high_watermark == self.log.high_watermark:
@@ -249,8 +255,7 @@ class LeaderReplica:
         return effects + self.advance_high_watermark(now_ms) + self.propose_joiner(now_ms)
 
     def _in_sync_count(self) -> int:
-        isr = self.proposer.isr
-        return len(isr.isr - stale_incarnations(isr.entries, self.followers))
+        return in_sync_count(self.proposer.isr.entries, self.followers)
 
     def _may_join(self, broker_id: BrokerId, now_ms: int) -> bool:
         # An inherited high watermark may be too low; the epoch start is not (KAFKA-7128).

@@ -33,16 +33,21 @@ from .notices import LogStartAdvanced, Truncated
 
 
 class LocalLog:
-    """Offsets and epochs of one replica."""
+    """Offsets and epochs of one replica.
+
+    log_start_offset is the first offset that is still kept, durable_start_offset the log start that
+    a restart finds at least; log_end_offset is the offset of the next record. high_watermark is the
+    first offset that is not known to be committed.
+    """
 
     __slots__ = (
-        "_durable_start_offset",
         "_flushed_offset",
-        "_high_watermark",
-        "_log_end_offset",
-        "_log_start_offset",
         "_settings",
+        "durable_start_offset",
         "epochs",
+        "high_watermark",
+        "log_end_offset",
+        "log_start_offset",
         "topic_name",
         "tp",
     )
@@ -63,10 +68,10 @@ class LocalLog:
         self.topic_name = topic_name
         self.epochs = EpochCache(epochs)
         self._settings = settings
-        self._log_start_offset = self._durable_start_offset = log_start_offset
-        self._log_end_offset = log_end_offset
+        self.log_start_offset = self.durable_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
         self._flushed_offset = flushed_offset
-        self._high_watermark = high_watermark
+        self.high_watermark = high_watermark
         self._check()
 
     @classmethod
@@ -90,21 +95,6 @@ class LocalLog:
         )
 
     @property
-    def log_start_offset(self) -> int:
-        """The first offset that is still kept."""
-        return self._log_start_offset
-
-    @property
-    def durable_start_offset(self) -> int:
-        """The log start that a restart finds at least; it follows log_start_offset."""
-        return self._durable_start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        """The offset of the next record, exclusive end."""
-        return self._log_end_offset
-
-    @property
     def flushes_every_append(self) -> bool:
         """Whether a record counts as written once it is fsynced."""
         return self._settings.flushes_every_append
@@ -117,18 +107,13 @@ class LocalLog:
         nothing above it is acknowledged, committed or told to a leader (ADR 0055).
         """
         if not self._settings.flushes_every_append:
-            return self._log_end_offset
-        return min(self._flushed_offset, self._log_end_offset)
+            return self.log_end_offset
+        return min(self._flushed_offset, self.log_end_offset)
 
     @property
     def waits_for_disk(self) -> bool:
         """Whether the log has records that do not count yet, for they are not fsynced."""
-        return self._flushed_offset < self._log_end_offset and self.flushes_every_append
-
-    @property
-    def high_watermark(self) -> int:
-        """The first offset that is not known to be committed."""
-        return self._high_watermark
+        return self._flushed_offset < self.log_end_offset and self.flushes_every_append
 
     def adopt_settings(self, settings: TopicSettings) -> bool:
         """Take the settings of the topic; return whether they differ from those before."""
@@ -138,8 +123,8 @@ class LocalLog:
 
     def append(self, record_count: int) -> int:
         """Give a leader's batch the next offsets; return the first of them."""
-        base_offset = self._log_end_offset
-        self._log_end_offset += record_count
+        base_offset = self.log_end_offset
+        self.log_end_offset += record_count
         self._check()
         return base_offset
 
@@ -147,10 +132,10 @@ class LocalLog:
         """Take batches of the leader, each under its own epoch, beginning at the log end."""
         effects: list[Effect] = []
         for batch in batches:
-            if batch.base_offset != self._log_end_offset:
+            if batch.base_offset != self.log_end_offset:
                 raise self._broken("batches are contiguous", base_offset=batch.base_offset)
             effects += self.begin_epoch(batch.leader_epoch, batch.base_offset)
-            self._log_end_offset = batch.next_offset
+            self.log_end_offset = batch.next_offset
         self._check()
         # Each checkpoint holds all epochs: the last one is enough.
         return effects[-1:]
@@ -165,9 +150,9 @@ class LocalLog:
 
     def raise_high_watermark(self, high_watermark: int) -> None:
         """Move the high watermark as a leader does: never down."""
-        if high_watermark < self._high_watermark:
+        if high_watermark < self.high_watermark:
             raise self._broken("a leader's high watermark never falls", wanted=high_watermark)
-        self._high_watermark = high_watermark
+        self.high_watermark = high_watermark
         self._check()
 
     def follow_high_watermark(self, leaders: int) -> None:
@@ -175,22 +160,22 @@ class LocalLog:
 
         A checkpoint above what a power cut leaves would look like a loss at the next start.
         """
-        reached = max(self._high_watermark, self.durable_end_offset)
-        self._high_watermark = max(self._log_start_offset, min(leaders, reached))
+        reached = max(self.high_watermark, self.durable_end_offset)
+        self.high_watermark = max(self.log_start_offset, min(leaders, reached))
         self._check()
 
     def advance_start(self, offset: int, *, reason: str) -> list[Effect]:
         """Begin at a later offset at or below the high watermark: readers see none below it."""
-        if offset <= self._log_start_offset:
+        if offset <= self.log_start_offset:
             return []
         moved = LogStartAdvanced(
             tp=self.tp,
             topic_name=self.topic_name,
-            from_offset=self._log_start_offset,
+            from_offset=self.log_start_offset,
             to_offset=offset,
             reason=reason,
         )
-        self._log_start_offset = offset
+        self.log_start_offset = offset
         self._check()
         effects: list[Effect] = [PersistLogStart(tp=self.tp, offset=offset)]
         if self.epochs.truncate_from_start(offset):
@@ -199,15 +184,15 @@ class LocalLog:
 
     def on_start_persisted(self, offset: int) -> list[Effect]:
         """Delete what lies below a start that is on disk; a restart may have begun lower since."""
-        durable = min(offset, self._log_start_offset)
-        if durable <= self._durable_start_offset:
+        durable = min(offset, self.log_start_offset)
+        if durable <= self.durable_start_offset:
             return []
-        self._durable_start_offset = durable
+        self.durable_start_offset = durable
         return [DeleteSegmentsBelow(tp=self.tp, offset=durable)]
 
     def on_flushed(self, offset: int) -> None:
         """Take an offset below which all is fsynced; the log was not cut since the fsync began."""
-        if offset > self._log_end_offset:
+        if offset > self.log_end_offset:
             raise self._broken("a flush ends within the log", flushed=offset)
         self._flushed_offset = max(self._flushed_offset, offset)
 
@@ -217,14 +202,14 @@ class LocalLog:
         The log is cut before the epochs are written: loading cuts epochs beyond the log end, but
         would not notice records without their epoch.
         """
-        end = self._log_end_offset
-        if offset < self._log_start_offset or 0 < offset == self._log_start_offset < end:
+        end = self.log_end_offset
+        if offset < self.log_start_offset or 0 < offset == self.log_start_offset < end:
             # Nothing is kept; a batch may lie on both sides of the log start.
             return self.restart_at(offset, leader_epoch=leader_epoch, reason=reason)
         effects: list[Effect] = []
         kept = min(offset, end)
-        below = max(0, self._high_watermark - kept)
-        self._log_end_offset, self._high_watermark = kept, min(self._high_watermark, kept)
+        below = max(0, self.high_watermark - kept)
+        self.log_end_offset, self.high_watermark = kept, min(self.high_watermark, kept)
         self._flushed_offset = min(self._flushed_offset, kept)
         if kept < end:
             effects.append(TruncateTo(tp=self.tp, offset=kept))
@@ -243,29 +228,29 @@ class LocalLog:
         effects: list[Effect] = [RestartLogAt(tp=self.tp, offset=offset)]
         if self.epochs.truncate_from_end(0):
             effects.append(WriteEpochCheckpoint(tp=self.tp, epochs=()))
-        start, end = self._log_start_offset, self._log_end_offset
+        start, end = self.log_start_offset, self.log_end_offset
         if start < end:
-            below = max(0, self._high_watermark - offset)
+            below = max(0, self.high_watermark - offset)
             effects.append(self._truncated(end, start, below, leader_epoch, reason))
-        self._log_start_offset = self._high_watermark = self._log_end_offset = offset
-        self._durable_start_offset = self._flushed_offset = offset
+        self.log_start_offset = self.high_watermark = self.log_end_offset = offset
+        self.durable_start_offset = self._flushed_offset = offset
         self._check()
         return effects
 
     def _check(self) -> None:
         """Stop the broker if the offsets contradict each other."""
-        if not 0 <= self._log_start_offset <= self._high_watermark <= self._log_end_offset:
+        if not 0 <= self.log_start_offset <= self.high_watermark <= self.log_end_offset:
             raise self._broken("log start <= high watermark <= log end")
-        if self.epochs.last_start_offset > self._log_end_offset:
+        if self.epochs.last_start_offset > self.log_end_offset:
             raise self._broken("the last epoch begins within the log")
 
     def _broken(self, promise: str, **values: int) -> InvariantViolation:
         return InvariantViolation(
             promise,
             tp=self.tp,
-            log_start_offset=self._log_start_offset,
-            high_watermark=self._high_watermark,
-            log_end_offset=self._log_end_offset,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+            log_end_offset=self.log_end_offset,
             newest_epoch=self.epochs.newest,
             newest_epoch_start=self.epochs.last_start_offset,
             **values,

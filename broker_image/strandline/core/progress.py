@@ -80,6 +80,10 @@ class FollowerProgress:
         since, present = self.clean_since_epoch, self.broker_epoch
         return covers(entry, clean_since_epoch=since, broker_epoch=present)
 
+    def is_stale(self, entry: IsrEntry) -> bool:
+        """Tell whether the process that fetches may lack what the ISR entry stands for."""
+        return self.last_fetch_ms is not None and not self.covers(entry)
+
     def record_fetch(
         self,
         *,
@@ -162,6 +166,16 @@ def out_of_sync(
     )
 
 
+def in_sync_count(isr: tuple[IsrEntry, ...], followers: Mapping[BrokerId, FollowerProgress]) -> int:
+    """Return how many ISR members are no stale incarnations, the leader included."""
+    count = len(isr)
+    for entry in isr:
+        progress = followers.get(entry.broker_id)
+        if progress is not None and progress.is_stale(entry):
+            count -= 1
+    return count
+
+
 def stale_incarnations(
     isr: tuple[IsrEntry, ...], followers: Mapping[BrokerId, FollowerProgress]
 ) -> frozenset[BrokerId]:
@@ -173,7 +187,5 @@ def stale_incarnations(
     return frozenset(
         entry.broker_id
         for entry in isr
-        if (progress := followers.get(entry.broker_id)) is not None
-        and progress.last_fetch_ms is not None
-        and not progress.covers(entry)
+        if (progress := followers.get(entry.broker_id)) is not None and progress.is_stale(entry)
     )

@@ -8,7 +8,8 @@ each follower has at most one waiting fetch.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal, TypeVar, assert_never, get_args
 
@@ -71,7 +72,7 @@ class DelayedFollowerFetch:
     follower: BrokerId
     broker_epoch: BrokerEpoch
     session: FetchSession
-    watched: Collection[TopicPartition]
+    watched: AbstractSet[TopicPartition]
     without_records: bool
     deadline_ms: int
 
@@ -87,10 +88,11 @@ Value = TypeVar("Value")
 
 def _discard(index: dict[Index, dict[Key, Value]], where: Index, key: Key) -> None:
     """Remove a key from an index that keeps no empty entries."""
-    keys = index.get(where, {})
-    keys.pop(key, None)
-    if not keys:
-        index.pop(where, None)
+    keys = index.get(where)
+    if keys is not None:
+        keys.pop(key, None)
+        if not keys:
+            del index[where]
 
 
 class Purgatory:
@@ -198,7 +200,7 @@ class Purgatory:
         return self._take(
             waiting
             for _, waiting in sorted(self._follower.items())
-            if any(tp in waiting.watched for tp in changed)
+            if not waiting.watched.isdisjoint(changed)
         )
 
     def cancel(self, request_id: int) -> None:

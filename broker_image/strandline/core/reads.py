@@ -38,7 +38,13 @@ def find_leader(
     """
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if isinstance(partition.role, Failed):
+    role = partition.role
+    # The common case first: a requester with our own view.
+    if isinstance(role, LeaderReplica) and (
+        leader_epoch is None or leader_epoch == role.leader_epoch
+    ):
+        return role
+    if isinstance(role, Failed):
         return ErrorCode.KAFKA_STORAGE_ERROR
     state = partition.state
     if state is not None and leader_epoch is not None:
@@ -46,9 +52,7 @@ def find_leader(
             return ErrorCode.FENCED_LEADER_EPOCH
         if leader_epoch > state.leader_epoch:
             return ErrorCode.UNKNOWN_LEADER_EPOCH
-    if isinstance(partition.role, LeaderReplica):
-        return partition.role
-    return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return role if isinstance(role, LeaderReplica) else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def read_for_follower(leader: LeaderReplica, fetch: FetchPartition) -> LogReadInfo:

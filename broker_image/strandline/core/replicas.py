@@ -122,7 +122,7 @@ class Replicas:
         ]
         if self._partitions:
             times += [self._checkpoint_at_ms, self._isr_check_at_ms]
-        return min((time_ms for time_ms in times if time_ms is not None), default=None)
+        return min([time_ms for time_ms in times if time_ms is not None], default=None)
 
     def _handle(self, event: Event, now_ms: int) -> list[Effect]:
         match event:

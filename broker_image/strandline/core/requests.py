@@ -133,8 +133,9 @@ class Requests:
         """
         grown, committed, changed, begun_later = _touched(effects)
         done: list[Effect] = []
-        followers = self._purgatory.take_follower_fetches([*grown, *changed])
-        done += [self._followers.respond(delayed) for delayed in followers]
+        if grown or changed:
+            followers = self._purgatory.take_follower_fetches([*grown, *changed])
+            done += [self._followers.respond(delayed) for delayed in followers]
         for tp in [*changed, *committed]:
             leader = find_leader(self._partitions.get(tp), None)
             if isinstance(leader, ErrorCode):

@@ -6,12 +6,14 @@ has an entry. A block is the batches from one entry to the sixteenth after it; b
 the file has the greatest timestamp of each whole block, 8 bytes big endian (ADR 0042). What was not
 noted from a block's first batch on counts as reaching any time. Entries depend on the batches
 alone, not on the appends that wrote them: a lost index file is rebuilt from the segment.
+Followers and most consumers read the newest batches, so each of these has an entry in memory.
 
 One thread changes an index while others look entries up: a lookup takes all arrays as one value,
 an entry's position and its block are there before its offset, and a truncation makes new arrays.
 
 Invariant: offsets and positions strictly ascend; every entry points at the first byte of the batch
-with that base offset; no batch of a block is younger than the block's timestamp.
+with that base offset; no batch of a block is younger than the block's timestamp; between the newest
+batches that are remembered there is no other.
 
 Source: Kafka OffsetIndex, TimeIndex.
 """
@@ -29,6 +31,8 @@ RELATIVE_MAX = (1 << 31) - 1
 """Greatest relative offset and greatest file position an entry can hold."""
 BLOCK_ENTRIES = 16
 """Entries of a block: with an interval of 4 KiB, a search by time walks 64 KiB."""
+RECENT_BATCHES = 64
+"""Of the newest batches, at least half as many are remembered: a follower behind them walks."""
 NO_TIME = -(1 << 63)
 ANY_TIME = (1 << 63) - 1
 
@@ -36,7 +40,7 @@ ANY_TIME = (1 << 63) - 1
 class OffsetIndex:
     """The entries of one segment, in two arrays of 4 bytes each, and an array of its blocks."""
 
-    __slots__ = ("_block_time", "_entries", "_interval_bytes", "_size_max_bytes")
+    __slots__ = ("_block_time", "_entries", "_interval_bytes", "_recent", "_size_max_bytes")
 
     def __init__(self, *, interval_bytes: int, size_max_bytes: int) -> None:
         self._interval_bytes = interval_bytes
@@ -46,6 +50,8 @@ class OffsetIndex:
         of each whole block."""
         self._block_time = NO_TIME
         """The greatest timestamp of the batches behind the last whole block."""
+        self._recent = (array("I"), array("I"))
+        """Relative offsets of the newest batches, and a position for each of them or one more."""
 
     @property
     def full(self) -> bool:
@@ -67,6 +73,12 @@ class OffsetIndex:
                 self._block_time = NO_TIME
             offsets.append(relative_offset)
         self._block_time = max(self._block_time, timestamp_ms)
+        recent, places = self._recent
+        if len(recent) == RECENT_BATCHES:
+            half = RECENT_BATCHES // 2
+            recent, places = self._recent = (recent[half:], places[half:])
+        places.append(position)
+        recent.append(relative_offset)
 
     def reaching_time(
         self, timestamp_ms: int, *, from_position: int, size_bytes: int
@@ -90,7 +102,9 @@ class OffsetIndex:
 
     def at_or_below_offset(self, relative_offset: int) -> int:
         """Return the position of the greatest entry not above an offset, 0 if there is none."""
-        offsets, positions, _ = self._entries
+        offsets, positions = self._recent
+        if not offsets or relative_offset < offsets[0]:
+            offsets, positions, _ = self._entries
         count = bisect_right(offsets, relative_offset)
         return positions[count - 1] if count else 0
 
@@ -112,6 +126,7 @@ class OffsetIndex:
         keep = bisect_right(positions, size_bytes - 1) if size_bytes > 0 else 0
         self._entries = (offsets[:keep], positions[:keep], times[: keep // BLOCK_ENTRIES])
         self._block_time = ANY_TIME if size_bytes > 0 else NO_TIME
+        self._recent = (array("I"), array("I"))
 
     def __len__(self) -> int:
         return len(self._entries[0])
@@ -142,6 +157,7 @@ class OffsetIndex:
             return False
         self._entries = (offsets, positions, times)
         self._block_time = ANY_TIME
+        self._recent = (array("I"), array("I"))
         return True
 
 

@@ -54,7 +54,7 @@ class ReadableLog:
     @property
     def log_end_offset(self) -> int:
         """Next offset to be written."""
-        return self._segments.active.end_offset
+        return self._segments.active.end.offset
 
     @property
     def size_bytes(self) -> int:

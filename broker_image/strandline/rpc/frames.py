@@ -138,7 +138,7 @@ def encode_records(
         -1 if diverging is None else diverging.leader_epoch,
         -1 if diverging is None else diverging.end_offset,
     )
-    size = sum(len(buffer) for buffer in records)
+    size = sum(map(len, records))
     return [_HEAD.pack(1 + len(fixed) + size, RECORDS), fixed, *records]
 
 

@@ -163,24 +163,26 @@ class CoalescingWriter:
         self._queue_max_bytes = settings.queue_max_bytes
         self._frames: deque[tuple[int, Sequence[Buffer]]] = deque()
         self._queued_bytes = 0
-        self._wake = asyncio.Event()
+        self._idle: asyncio.Future[None] | None = None
+        """What `run` waits for while nothing is queued."""
 
     def put(self, frame: Sequence[Buffer]) -> None:
         """Queue one frame; raises StreamOverflow when the peer has stopped reading."""
-        size = sum(len(part) for part in frame)
+        size = sum(map(len, frame))
         if self._queued_bytes + size > self._queue_max_bytes:
             raise StreamOverflow(f"{self._queued_bytes} bytes wait for a peer that does not read")
         self._queued_bytes += size
         self._frames.append((size, frame))
-        self._wake.set()
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
 
     async def run(self) -> None:
         """Write until cancelled or until the stream breaks; see `write_message`."""
         while True:
-            await self._wake.wait()
             while self._frames:
                 await write_message(self._write, self._gather())
-            self._wake.clear()
+            self._idle = asyncio.get_running_loop().create_future()
+            await self._idle
 
     def _gather(self) -> bytes:
         parts: list[Buffer] = []

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
+
+import pytest
 
 from strandline.errors import InvariantViolation, LogDirectoryFailed, StorageError
 from strandline.runtime.event_loop.driver import Driver
@@ -119,3 +122,28 @@ def test_a_wakeup_is_a_tick() -> None:
         return one.machine.events
 
     assert asyncio.run(run()) == ["a", "tick"]
+
+
+def test_a_timer_that_comes_too_early_stays_and_one_that_comes_too_late_is_replaced() -> None:
+    async def run() -> list[float]:
+        one, delays = Driven({}), list[float]()
+        loop = asyncio.get_running_loop()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(loop, "call_later", partial(_noted, loop.call_later, delays))
+            for wakeup_ms in (NOW_MS + 500_000, NOW_MS + 900_000, NOW_MS + 100_000, None):
+                one.machine.wakeup_ms = wakeup_ms
+                one.driver.submit("a")
+        one.driver.stop()
+        return delays
+
+    assert asyncio.run(run()) == [500, 100]
+
+
+def _noted(
+    call_later: Callable[..., asyncio.TimerHandle],
+    delays: list[float],
+    delay: float,
+    callback: Callable[[], None],
+) -> asyncio.TimerHandle:
+    delays.append(delay)
+    return call_later(delay, callback)

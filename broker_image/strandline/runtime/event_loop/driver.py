@@ -56,7 +56,7 @@ class Driver(Generic[Event, Effect]):
         now_ms: Callable[[], int],
         on_broken_promise: Callable[[InvariantViolation], None],
         on_storage_error: Callable[[StorageError], Event] = no_disk,
-        on_step: Callable[[Event, float], None] = lambda _event, _seconds: None,
+        on_step: Callable[[Event, float], None] | None = None,
     ) -> None:
         self._machine = machine
         self._perform = perform
@@ -102,9 +102,12 @@ class Driver(Generic[Event, Effect]):
         self._cancel_timer()
 
     def _step(self, event: Event) -> None:
-        begun = time.perf_counter()
-        effects = self._machine.step(event, self._now_ms())
-        self._on_step(event, time.perf_counter() - begun)
+        if self._on_step is None:
+            effects = self._machine.step(event, self._now_ms())
+        else:
+            begun = time.perf_counter()
+            effects = self._machine.step(event, self._now_ms())
+            self._on_step(event, time.perf_counter() - begun)
         try:
             self._perform(effects)
         except StorageError as error:
@@ -116,21 +119,23 @@ class Driver(Generic[Event, Effect]):
             self._events.appendleft(self._on_storage_error(error))
 
     def _arm_timer(self) -> None:
+        """Tick in time; a timer that comes too early stays.
+
+        Most waits end before their time: a timer for each of them costs more than a needless tick.
+        """
         at_ms = None if self._stopped else self._machine.next_wakeup_ms
-        if at_ms == self._timer_at_ms:
+        if at_ms is None or (self._timer_at_ms is not None and self._timer_at_ms <= at_ms):
             return
         self._cancel_timer()
         self._timer_at_ms = at_ms
-        if at_ms is not None:
-            delay_seconds = max(0, at_ms - self._now_ms()) / 1000
-            self._timer = asyncio.get_running_loop().call_later(delay_seconds, self._tick)
+        delay_seconds = max(0, at_ms - self._now_ms()) / 1000
+        self._timer = asyncio.get_running_loop().call_later(delay_seconds, self._tick)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+            self._timer = self._timer_at_ms = None
 
     def _tick(self) -> None:
-        self._timer = None
-        self._timer_at_ms = None
+        self._timer = self._timer_at_ms = None
         self.submit(self._tick_event)

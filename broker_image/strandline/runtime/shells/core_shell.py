@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any, get_args
 
 from strandline.controller_session.events import CommandPerformed, IsrProposed
 from strandline.controller_session.events import Event as SessionEvent
@@ -23,17 +24,6 @@ from strandline.runtime.observability.notice_reporters import CoreNoticeReporter
 from strandline.runtime.storage.replica_store import DiskEffect, ReplicaStore
 
 from .replication_transport import ReplicationTransport
-
-Message = (
-    effects.ReplyProduce
-    | effects.ReplyDeleteRecords
-    | effects.CompleteFetch
-    | effects.ReplyFetch
-    | effects.SendFetch
-    | effects.ProposeIsr
-    | effects.ReplyLeaderAndIsr
-    | effects.ReplyStopReplica
-)
 
 
 class CoreShell:
@@ -59,6 +49,21 @@ class CoreShell:
         self._step_session = step_session
         self._reporter = reporter
         self._on_full_state = on_full_state
+        self.performers: dict[type, Callable[[Any], None]] = {
+            **dict.fromkeys(get_args(DiskEffect), store.perform),
+            **dict.fromkeys(get_args(Notice), reporter.report),
+            effects.AppendAsLeader: self._append_as_leader,
+            effects.DeleteReplica: self._delete_replica,
+            effects.ReplyFetch: replication_transport.reply,
+            effects.ReplyProduce: broker_api.on_produced,
+            effects.ReplyDeleteRecords: broker_api.on_records_deleted,
+            effects.SendFetch: self._send_fetch,
+            effects.CompleteFetch: broker_api.on_fetch_completed,
+            effects.ProposeIsr: self._propose_isr,
+            effects.ReplyLeaderAndIsr: self._reply_leader_and_isr,
+            effects.ReplyStopReplica: self._reply_stop_replica,
+        }
+        """What performs an effect, by its type; a search of all types costs more than an effect."""
         self._driver: Driver[Event, effects.Effect] = Driver(
             replicas,
             perform=self._perform,
@@ -79,34 +84,26 @@ class CoreShell:
     def _perform(self, performed: Sequence[effects.Effect]) -> None:
         """Perform in list order; StorageError ends the list."""
         for effect in performed:
-            if isinstance(effect, DiskEffect):
-                self._store.perform(effect)
-                if isinstance(effect, effects.AppendAsLeader):
-                    self._broker_api.on_appended(effect)
-                elif isinstance(effect, effects.DeleteReplica):
-                    self._reporter.forget_leadership(effect.tp)
-            elif isinstance(effect, Notice):
-                self._reporter.report(effect)
-            else:
-                self._talk(effect)
+            self.performers[type(effect)](effect)
 
-    def _talk(self, effect: Message) -> None:
-        match effect:
-            case effects.ReplyFetch():
-                self._replication_transport.reply(effect)
-            case effects.ReplyProduce():
-                self._broker_api.on_produced(effect)
-            case effects.ReplyDeleteRecords():
-                self._broker_api.on_records_deleted(effect)
-            case effects.SendFetch():
-                self._store.after_cuts(partial(self._replication_transport.send, effect))
-            case effects.CompleteFetch():
-                self._broker_api.on_fetch_completed(effect)
-            case effects.ProposeIsr():
-                self._step_session(IsrProposed(proposal=effect))
-            case effects.ReplyLeaderAndIsr():
-                self._step_session(CommandPerformed(response=effect))
-                if effect.full and effect.error is ErrorCode.NONE:
-                    self._on_full_state()
-            case effects.ReplyStopReplica():
-                self._step_session(CommandPerformed(response=effect))
+    def _append_as_leader(self, effect: effects.AppendAsLeader) -> None:
+        self._store.perform(effect)
+        self._broker_api.on_appended(effect)
+
+    def _delete_replica(self, effect: effects.DeleteReplica) -> None:
+        self._store.perform(effect)
+        self._reporter.forget_leadership(effect.tp)
+
+    def _send_fetch(self, effect: effects.SendFetch) -> None:
+        self._store.after_cuts(partial(self._replication_transport.send, effect))
+
+    def _propose_isr(self, effect: effects.ProposeIsr) -> None:
+        self._step_session(IsrProposed(proposal=effect))
+
+    def _reply_leader_and_isr(self, effect: effects.ReplyLeaderAndIsr) -> None:
+        self._step_session(CommandPerformed(response=effect))
+        if effect.full and effect.error is ErrorCode.NONE:
+            self._on_full_state()
+
+    def _reply_stop_replica(self, effect: effects.ReplyStopReplica) -> None:
+        self._step_session(CommandPerformed(response=effect))

@@ -87,8 +87,19 @@ class ReplicationTransport:
         """Hand a follower's fetch to the core, under a request id of our own."""
         request_id = self.next_request_id()
         self._waiting[request_id] = (stream, fetch.request_id)
-        copies_after_ms = self.copies.wait_ms(fetch.follower, self.now_ms())
-        self.submit(replace(fetch, request_id=request_id, copies_after_ms=copies_after_ms))
+        self.submit(
+            FollowerFetchReceived(
+                request_id=request_id,
+                follower=fetch.follower,
+                broker_epoch=fetch.broker_epoch,
+                clean_since_epoch=fetch.clean_since_epoch,
+                max_wait_ms=fetch.max_wait_ms,
+                partitions=fetch.partitions,
+                changes=fetch.changes,
+                without_records=fetch.without_records,
+                copies_after_ms=self.copies.wait_ms(fetch.follower, self.now_ms()),
+            )
+        )
 
     def on_follower_gone(self, stream: FollowerStream) -> None:
         """Cancel the fetches of a stream that ended."""
@@ -116,7 +127,7 @@ class ReplicationTransport:
                 if max_bytes <= 0:
                     continue
             records = self._read(part, max_bytes)
-            size = sum(len(buffer) for buffer in records)
+            size = sum(map(len, records))
             budget -= size
             self.on_bytes("out", size)
             if part.is_copy:
