@@ -12,7 +12,7 @@ from tests.kafka.hostile_shapes import request, topics
 from tests.kafka.support import make_batch
 from tests.runtime.whole_leader import WholeLeader
 
-CALLS_MAX = 1_200
+CALLS_MAX = 1_140
 """Of Python and C functions, without those of the event loop and of gRPC."""
 FEW, MANY = 12, 400
 TOLERANCE = 0.05

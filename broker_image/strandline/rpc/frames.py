@@ -152,15 +152,15 @@ def decode(message: Buffer) -> Iterator[Frame]:
 
     Raises: BadFrame for anything that is not exactly a sequence of known frames.
     """
-    view = memoryview(message)
+    view, size = memoryview(message), len(message)
     position = 0
-    while position < len(view):
-        if position + _HEAD.size > len(view):
+    while position < size:
+        if position + _HEAD.size > size:
             raise BadFrame("a frame header is cut off")
         length, kind = _HEAD.unpack_from(view, position)
         end = position + 4 + length
-        if length < 1 or end > len(view):
-            raise BadFrame(f"a frame claims {length} bytes, {len(view) - position - 4} are there")
+        if length < 1 or end > size:
+            raise BadFrame(f"a frame claims {length} bytes, {size - position - 4} are there")
         body = view[position + _HEAD.size : end]
         try:
             yield _decode_body(kind, body)

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from strandline.config.network import GrpcConfig
 from strandline.core.copy_quota import CopyQuota
@@ -26,6 +27,7 @@ from strandline.core.events import (
     RequestCancelled,
 )
 from strandline.errors import ErrorCode, ProtocolError, StorageError
+from strandline.log.partition_log import PartitionLog
 from strandline.log.record_batch import FetchedBatches, read_fetched
 from strandline.log_fields import fields
 from strandline.model import (
@@ -59,6 +61,16 @@ class _Leader:
     has_responded: bool = False
 
 
+class _Asked(NamedTuple):
+    """A read of a log; a range that no cut came between has the same batches for ever."""
+
+    log: PartitionLog
+    changes: int
+    from_offset: int
+    up_to_offset: int
+    max_bytes: int
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class ReplicationTransport:
     """Streams from and to peers; submit is the core's driver."""
@@ -81,6 +93,9 @@ class ReplicationTransport:
     """Called when the stream of a leader that had responded on it broke."""
     _waiting: dict[int, tuple[FollowerStream, int]] = field(default_factory=dict, init=False)
     _leaders: dict[BrokerId, _Leader] = field(default_factory=dict, init=False)
+    _last_asked: _Asked | None = field(default=None, init=False)
+    _last_read: list[memoryview] = field(default_factory=list, init=False)
+    """As a rule, an append ends the waits of all followers, and each of them gets the same."""
     _closing: BegunTasks = field(default_factory=BegunTasks, init=False)
 
     def on_fetch(self, fetch: FollowerFetchReceived, stream: FollowerStream) -> None:
@@ -148,12 +163,15 @@ class ReplicationTransport:
         if part.error is not ErrorCode.NONE or part.from_offset >= part.up_to_offset:
             return []
         start, end = part.from_offset, part.up_to_offset
-        indexes = self.store.indexes
+        log, indexes = self.store.logs[part.tp], self.store.indexes
+        asked = _Asked(log, log.changes, start, end, max_bytes)
+        if asked == self._last_asked:
+            return self._last_read
         if not indexes.has_all(part.tp, from_offset=start, up_to_offset=end, max_bytes=max_bytes):
             return []  # the follower's next fetch finds it made
-        return self.store.logs[part.tp].read(
-            from_offset=start, up_to_offset=end, max_bytes=max_bytes
-        )
+        self._last_read = log.read(from_offset=start, up_to_offset=end, max_bytes=max_bytes)
+        self._last_asked = asked
+        return self._last_read
 
     def send(self, effect: SendFetch) -> None:
         """Fetch from a leader, or tell it where we are; without its address, fail after this step.
