@@ -161,8 +161,8 @@ def of_cluster(cluster: ClusterHistory) -> Iterator[Named]:
         ):
             for start, end in found:
                 target = {"pod": pod, "instance": f"{pod}:8080", "missing_samples": None}
-                when = {"start_ms": start, "end_ms": min(end, plan.end_ms), "kind": kind}
-                yield "coverage", {**target, **when, "ongoing": end >= plan.end_ms}
+                when = _span(start, min(end, plan.end_ms))
+                yield "coverage", {**target, **when, "kind": kind, "ongoing": end >= plan.end_ms}
     for fault in plan.faults:
         what = {"kind": fault.kind.value, "start_ms": fault.at_ms, "end_ms": fault.until_ms}
         where = {"topic": fault.topic, "partition": fault.partition}
@@ -281,21 +281,20 @@ def _data_at_risk(plan: Plan, history: PartitionHistory) -> Iterator[Named]:
         if hw_end <= hw_start:
             continue
         gone = following is not None and following.epoch > state.epoch
+        exposed_ms = (plan.end_ms if gone else end) - start
         lost = history.lost_by_epoch.get(following.epoch, 0) if following and gone else 0
         yield (
             "data_at_risk",
             {
                 **_subject(history),
                 "leader": state.leader,
-                "start_ms": start,
-                "end_ms": end,
-                "start_err_ms": 0,
-                "end_err_ms": 0,
+                **_span(start, end),
                 "hw_start": hw_start,
                 "hw_end": hw_end,
                 "offsets": hw_end - hw_start,
                 "bytes": float((hw_end - hw_start) * RECORD_BYTES),
-                "exposed_ms": (plan.end_ms if gone else end) - start,
+                "exposed_low_ms": exposed_ms,
+                "exposed_high_ms": exposed_ms,
                 "recovered": following is not None and not gone,
                 "lost": min(lost, hw_end - hw_start),
             },

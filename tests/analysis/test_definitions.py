@@ -130,6 +130,32 @@ def test_scraped_each_second_a_table_has_what_scrapes_can_show_and_nothing_else(
     assert expected > 0
 
 
+@pytest.mark.parametrize("interval_ms", [1_000, 5_000, 15_000])
+def test_holes_of_coverage_begin_and_end_within_their_errors(interval_ms: int) -> None:
+    from bench.histories.scrapes import JITTER_MS
+
+    found = 0
+    for seed in SEEDS:
+        history = scraped(seed, interval_ms)
+        for row in coverage_reference.coverage(history.topics[0], history.of):
+            found += 1
+            silent = [
+                (true["start_ms"], true["end_ms"])
+                for true in history.true["coverage"]
+                if true["pod"] == row["pod"]
+                and true["start_ms"] <= row["end_ms"]
+                and row["start_ms"] - row["start_err_ms"] <= true["end_ms"]
+            ]
+            begin, finish = min(start for start, _ in silent), max(end for _, end in silent)
+            # A scrape that was not made is taken to have been due an interval after the one before.
+            start_ms, end_ms = row["start_ms"] + 2 * JITTER_MS, row["end_ms"]
+            assert row["start_ms"] - row["start_err_ms"] <= begin <= start_ms, row
+            assert end_ms - row["end_err_ms"] - 2 * JITTER_MS <= finish <= end_ms, row
+            low, high = row["duration_low_ms"] - 4 * JITTER_MS, row["duration_high_ms"]
+            assert low <= finish - begin <= high, row
+    assert found > 10
+
+
 def test_what_no_scrape_could_show_is_counted_apart_and_not_all_there_is() -> None:
     scores = [scraped(seed).score("zombie_leaders") for seed in SEEDS]
     assert sum(score.unseen for score in scores) > 0
