@@ -72,6 +72,20 @@ def scorers(interval_ms: int) -> dict[str, Scorer]:
         ),
         "truncations": partial(events, key=(*partition, "broker", "leader_epoch"), at="at_ms"),
         "data_at_risk": partial(episodes, key=(*partition, "leader")),
+        "isr_churn": partial(
+            scores.counts, key=("broker", "window_start_ms"), counted=("shrinks", "expands")
+        ),
+        "flapping": partial(episodes, key=(*partition, "replica")),
+        "failover_quantiles": partial(
+            scores.figures,
+            key=("kind",),
+            pairs=[(f"{each}_low_ms", f"{each}_high_ms") for each in ("p50", "p99", "max")],
+        ),
+        "slo": partial(
+            scores.figures,
+            key=("topic", "day_ms"),
+            shares=("availability", "produce_availability", "ur_ratio"),
+        ),
         "coverage": partial(episodes, key=("pod",)),
         "restarts": partial(events, key=("pod", "new_start_ms"), at="at_ms"),
     }

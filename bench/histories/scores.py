@@ -23,6 +23,9 @@ CanShow = Callable[[Row], bool]
 IOU_MIN: Final = 0.8
 """Share of their union that two intervals have in common at least, to be the same one."""
 
+SHARE_ERROR: Final = 0.01
+"""How far two shares of a whole lie apart at most, to be the same one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
@@ -176,6 +179,48 @@ def events(
         missed_edges=len(missed) - unseen,
         late_edges=late,
     )
+
+
+def counts(
+    table: Iterable[Row], truth: Iterable[Row], *, key: Sequence[str], counted: Sequence[str]
+) -> Score:
+    """Score a table that counts: what it counts beyond the truth costs precision, less recall.
+
+    Shape:   `counted` names the columns with counts
+    """
+    found, true = (
+        {(*_key(row, key), name): int(row[name]) for row in rows for name in counted}
+        for rows in (table, truth)
+    )
+    return Score(
+        found=sum(found.values()),
+        expected=sum(true.values()),
+        matched=sum(min(count, true.get(what, 0)) for what, count in found.items()),
+    )
+
+
+def figures(
+    table: Iterable[Row],
+    truth: Iterable[Row],
+    *,
+    key: Sequence[str],
+    shares: Sequence[str] = (),
+    pairs: Sequence[tuple[str, str]] = (),
+) -> Score:
+    """Score a table of sums: a row matches if its figures are near the true ones.
+
+    Shape:   `shares` names columns from 0 to 1, near by SHARE_ERROR; `pairs` names columns with a
+             low and a high bound, between which the true value lies
+    """
+    found = {_key(row, key): row for row in table}
+    true = {_key(row, key): row for row in truth}
+    matched = 0
+    for subject in found.keys() & true.keys():
+        row, other = found[subject], true[subject]
+        near = all(abs(row[name] - other[name]) <= SHARE_ERROR for name in shares)
+        held = all(row[low] <= other[low] and other[high] <= row[high] for low, high in pairs)
+        matched += near and held
+    return Score(found=len(found), expected=len(true), matched=matched)
 
 
 def root_causes(incidents: Iterable[Row], faults: Iterable[Row], *, settle_ms: int) -> Score:

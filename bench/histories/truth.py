@@ -35,7 +35,18 @@ TABLES: Final = (
     *("elections", "controller_elections", "zombie_leaders", "replication_throughput"),
     *("truncations", "data_at_risk", "coverage", "restarts"),
 )
-"""The tables of the analysis that have a true one here."""
+"""The tables of the analysis that have a true one here; `summed` has those that they add up to."""
+WITHOUT: Final = {
+    "hw_lag": "its quantiles are those of scrapes",
+    "follower_lag": "its quantiles are those of scrapes",
+    "hw_stalls": "a stall is a run of scrapes, and ends with the first one that shows a commit",
+    "hw_regressions": "what fell is what one leader showed after another, at their scrapes",
+    "missed_edges": "it counts what scrapes did not see",
+    "incidents": "the faults are its truth, and are scored as such",
+    "incident_curves": "its rows are scrapes",
+    "lagtime_whatif": "it tells what another setting would have done, which did not happen",
+}
+"""By table: why it has no truth that does not depend on scrapes."""
 FAULTS: Final = "faults"
 """A table besides those of the analysis: what was done to the cluster."""
 
@@ -63,7 +74,7 @@ def of_partition(cluster: ClusterHistory, history: PartitionHistory) -> Iterator
                 "epoch": zombie.epoch,
                 "newer_leader": zombie.newer_leader,
                 "newer_epoch": zombie.newer_epoch,
-                **_span(start, end),
+                **span_of(start, end),
                 "finding": True,
             },
         )
@@ -161,8 +172,8 @@ def of_cluster(cluster: ClusterHistory) -> Iterator[Named]:
         ):
             for start, end in found:
                 target = {"pod": pod, "instance": f"{pod}:8080", "missing_samples": None}
-                when = {"start_ms": start, "end_ms": min(end, plan.end_ms), "kind": kind}
-                yield "coverage", {**target, **when, "ongoing": end >= plan.end_ms}
+                when = span_of(start, min(end, plan.end_ms))
+                yield "coverage", {**target, **when, "kind": kind, "ongoing": end >= plan.end_ms}
     for fault in plan.faults:
         what = {"kind": fault.kind.value, "start_ms": fault.at_ms, "end_ms": fault.until_ms}
         where = {"topic": fault.topic, "partition": fault.partition}
@@ -177,7 +188,8 @@ def _subject(history: PartitionHistory) -> Row:
     return {"topic": history.topic, "partition": history.partition}
 
 
-def _span(start_ms: int, end_ms: int) -> Row:
+def span_of(start_ms: int, end_ms: int) -> Row:
+    """Return the columns of a time whose edges are exact."""
     length = end_ms - start_ms
     return {
         "start_ms": start_ms,
@@ -204,10 +216,10 @@ def _intervals(
         if what(state) == value:
             continue
         reasons = {"start_reason": reason, "end_reason": change}
-        yield {**_subject(history), name: value, **_span(begin, state.at_ms), **reasons}
+        yield {**_subject(history), name: value, **span_of(begin, state.at_ms), **reasons}
         begin, value, reason = state.at_ms, what(state), change
     reasons = {"start_reason": reason, "end_reason": "range"}
-    yield {**_subject(history), name: value, **_span(begin, plan.end_ms), **reasons}
+    yield {**_subject(history), name: value, **span_of(begin, plan.end_ms), **reasons}
 
 
 def _sizes(plan: Plan, history: PartitionHistory) -> Iterator[Named]:
@@ -281,21 +293,20 @@ def _data_at_risk(plan: Plan, history: PartitionHistory) -> Iterator[Named]:
         if hw_end <= hw_start:
             continue
         gone = following is not None and following.epoch > state.epoch
+        exposed_ms = (plan.end_ms if gone else end) - start
         lost = history.lost_by_epoch.get(following.epoch, 0) if following and gone else 0
         yield (
             "data_at_risk",
             {
                 **_subject(history),
                 "leader": state.leader,
-                "start_ms": start,
-                "end_ms": end,
-                "start_err_ms": 0,
-                "end_err_ms": 0,
+                **span_of(start, end),
                 "hw_start": hw_start,
                 "hw_end": hw_end,
                 "offsets": hw_end - hw_start,
                 "bytes": float((hw_end - hw_start) * RECORD_BYTES),
-                "exposed_ms": (plan.end_ms if gone else end) - start,
+                "exposed_low_ms": exposed_ms,
+                "exposed_high_ms": exposed_ms,
                 "recovered": following is not None and not gone,
                 "lost": min(lost, hw_end - hw_start),
             },

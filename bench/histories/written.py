@@ -23,7 +23,7 @@ from strandline_analysis import catalogue, columns, schema
 from strandline_analysis.lake_slices import Lake, founded
 from strandline_analysis.xor_chunk import STALE_BITS
 
-from . import signals, truth
+from . import signals, summed, truth
 from .brokers import ClusterHistory, happened
 from .partition import walked
 from .plan import Plan
@@ -57,19 +57,21 @@ def sampled(
     """Yield every series of a cluster as scrapes see it; rows of the truth go into `true`."""
     plan, scraper = cluster.plan, Scraper(cluster, interval_ms=interval_ms, jitter_ms=jitter_ms)
     elections: list[TrueElection] = []
+    sums = summed.Summed(plan)
     for topic in plan.topic_names():
         histories = [walked(cluster, topic, number) for number in range(plan.partitions)]
         for history in histories:
             elections += history.elections
             yield from map(scraper.sampled, signals.of_partition(cluster, history))
             if true is not None:
-                true.add(truth.of_partition(cluster, history))
+                true.add(sums.added(history, truth.of_partition(cluster, history)))
         yield from map(scraper.sampled, signals.of_topic(cluster, histories))
         if true is not None:
             true.add(truth.of_topic(cluster, histories))
     yield from map(scraper.sampled, signals.of_cluster(cluster, elections))
     if true is not None:
         true.add(truth.of_cluster(cluster))
+        true.add(sums.rows())
 
 
 def write(
@@ -249,6 +251,6 @@ def shapes() -> dict[str, pa.Schema]:
     """Return the true tables that there are, in the schemas of the analysis."""
     made = {
         name: to_arrow_schema(schema.struct(catalogue.TABLES[name]), timezone="UTC")
-        for name in truth.TABLES
+        for name in (*truth.TABLES, *summed.TABLES)
     }
     return made | {truth.FAULTS: to_arrow_schema(schema.struct(FAULTS), timezone="UTC")}

@@ -226,8 +226,11 @@ def _at_risk(tables: Tables) -> Picture:
     def look(row: Row) -> str:
         return "out3" if row["lost"] else "out1" if row["recovered"] else "unknown"
 
+    def safe(row: Row) -> int:
+        return int(row["start_ms"] - row["start_err_ms"] + row["exposed_high_ms"])
+
     drawn = lanes(
-        [{**row, "end_ms": row["start_ms"] + row["exposed_ms"]} for row in tables["data_at_risk"]],
+        [{**row, "end_ms": safe(row)} for row in tables["data_at_risk"]],
         WINDOW,
         label="Times in which acknowledged records were on one broker alone",
         names=PARTITIONS,

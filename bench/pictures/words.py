@@ -98,8 +98,8 @@ READ: Final[dict[str, str]] = {
     ),
     "data_at_risk": (
         "From {start_ms} to {end_ms} broker {leader} alone held what it committed for "
-        "{topic}-{partition}: {offsets} records. It took {exposed_ms} until a second replica had "
-        "them, or until the knowledge ends; {lost} were lost at most."
+        "{topic}-{partition}: {offsets} records. It took {exposed_low_ms} to {exposed_high_ms} "
+        "until a second replica had them, or until the knowledge ends; {lost} were lost at most."
     ),
     "incidents": (
         "From {start_ms} to {end_ms} {episodes} signs belong together and concern {partitions} "

@@ -225,13 +225,17 @@ FLAPPING: Final = _table(
     "flapping",
     "Which replicas left and came back again and again?",
     """
-    topic      string   topic name
-    partition  integer  partition number
-    replica    integer  broker id
-    start_ms   long     ms since 1970, first exit
-    end_ms     long     ms since 1970, last return
-    cycles     long     times out and in again
-    score      double   cycles for each ten minutes, of the three that make flapping
+    topic             string   topic name
+    partition         integer  partition number
+    replica           integer  broker id
+    start_ms          long     ms since 1970, first exit
+    end_ms            long     ms since 1970, last return
+    start_err_ms      long     ms
+    end_err_ms        long     ms
+    duration_low_ms   long     ms
+    duration_high_ms  long     ms
+    cycles            long     times out and in again
+    score             double   cycles for each ten minutes, of the three that make flapping
     """,
 )
 MISSED_EDGES: Final = _table(
@@ -353,20 +357,23 @@ DATA_AT_RISK: Final = _table(
     "data_at_risk",
     "Which acknowledged records were on one broker alone, and were they lost?",
     """
-    topic         string   topic name
-    partition     integer  partition number
-    leader        integer  broker id of the only holder
-    start_ms      long     ms since 1970
-    end_ms        long     ms since 1970
-    start_err_ms  long     ms
-    end_err_ms    long     ms
-    hw_start      long     offset
-    hw_end        long     offset
-    offsets       long     offsets committed by one broker alone
-    bytes         double   bytes, by the partition's mean size of a record; null if not known
-    exposed_ms    long     ms until a second replica had them, or until the end of the range
-    recovered     boolean  true if a second replica had them before the leader was gone
-    lost          long     offsets lost to an unclean election, at most
+    topic             string   topic name
+    partition         integer  partition number
+    leader            integer  broker id of the only holder
+    start_ms          long     ms since 1970
+    end_ms            long     ms since 1970
+    start_err_ms      long     ms
+    end_err_ms        long     ms
+    duration_low_ms   long     ms
+    duration_high_ms  long     ms
+    hw_start          long     offset
+    hw_end            long     offset
+    offsets           long     offsets committed by one broker alone
+    bytes             double   bytes, by the partition's mean size of a record; null if not known
+    exposed_low_ms    long     ms until a second replica had them, as far as that was seen
+    exposed_high_ms   long     ms until a second replica had them, or until the end of the range
+    recovered         boolean  true if a second replica had them before the leader was gone
+    lost              long     offsets lost to an unclean election, at most
     """,
 )
 INCIDENTS: Final = _table(
@@ -443,13 +450,17 @@ COVERAGE: Final = _table(
     "coverage",
     "When did a target show nothing?",
     """
-    pod              string   name of the pod
-    instance         string   address that was scraped
-    start_ms         long     ms since 1970, end of what the last sample tells
-    end_ms           long     ms since 1970, next sample or end of the range
-    kind             string   gap, down or restart
-    missing_samples  long     scrapes that should have been
-    ongoing          boolean  true if it reaches the end of the range
+    pod               string   name of the pod
+    instance          string   address that was scraped
+    start_ms          long     ms since 1970, end of what the last sample tells
+    end_ms            long     ms since 1970, next sample or end of the range
+    start_err_ms      long     ms
+    end_err_ms        long     ms
+    duration_low_ms   long     ms
+    duration_high_ms  long     ms
+    kind              string   gap, down or restart
+    missing_samples   long     scrapes that should have been
+    ongoing           boolean  true if it reaches the end of the range
     """,
 )
 RESTARTS: Final = _table(

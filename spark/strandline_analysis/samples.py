@@ -23,12 +23,14 @@ from .run_lengths import GAP_INTERVALS
 
 HELD: Final = schema.table("""
     value double, first_ms long, last_ms long, sample_count long, hold_end_ms long,
-    start_reason string, end_reason string, previous_ms long, previous_value double
+    start_reason string, end_reason string, previous_ms long, previous_value double,
+    following_ms long
 """)
 """What `held` returns besides schema.SERIES: one row for each run.
 
 start_reason, end_reason: change, gap, stale or range. previous_ms, previous_value: the last
-sample before the run if start_reason is change, else null.
+sample before the run if start_reason is change, else null. following_ms: the next sample or
+stale marker of the series, null without one.
 """
 
 OF_RECORDS: Final = (

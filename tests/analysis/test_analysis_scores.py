@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,7 +11,7 @@ import pytest
 
 from bench import analysis_scores
 from bench.analysis_scores import COLUMNS, ROOT_CAUSES, SCORED, of_table, show, shown, style
-from bench.histories import truth
+from bench.histories import summed, truth
 from bench.histories.plan import FaultKind, Plan, planned
 from bench.histories.scores import Score
 from strandline_analysis import catalogue
@@ -25,8 +26,10 @@ def score(**changes: int) -> Score:
 
 
 def test_every_table_with_a_truth_is_scored() -> None:
-    assert set(SCORED) == {*truth.TABLES, ROOT_CAUSES}
-    assert set(SCORED) <= set(catalogue.TABLES)
+    assert set(SCORED) == {*truth.TABLES, *summed.TABLES, ROOT_CAUSES}
+    # Of each other table it is said why nothing is true without scrapes.
+    assert {*truth.TABLES, *summed.TABLES, *truth.WITHOUT} == set(catalogue.TABLES)
+    assert not {*truth.TABLES, *summed.TABLES} & set(truth.WITHOUT)
 
 
 def test_columns_of_the_scorers_are_those_of_the_tables() -> None:
@@ -34,6 +37,11 @@ def test_columns_of_the_scorers_are_those_of_the_tables() -> None:
         given = cast(partial[Score], scorer).keywords
         named = [*given["key"], *given.get("same", ()), *given.get("bounds", ())]
         named += [given[each] for each in ("value", "at") if each in given]
+        named += [
+            *given.get("shares", ()),
+            *given.get("counted", ()),
+            *chain(*given.get("pairs", ())),
+        ]
         assert set(named) <= set(catalogue.TABLES[name].names)
 
 

@@ -16,6 +16,7 @@ from bench.analysis_scores import of_table, scorers
 from bench.histories.plan import FaultKind, Plan, planned
 from bench.histories.scores import Score
 from tests.analysis.generated import History
+from tests.analysis.reference import churn as churn_reference
 from tests.analysis.reference import coverage as coverage_reference
 from tests.analysis.reference import elections as elections_reference
 from tests.analysis.reference import isr_intervals as isr_reference
@@ -50,7 +51,7 @@ class Scraped:
     """A history as its scrapes show it, and its truth."""
 
     def __init__(self, plan: Plan, interval_ms: int) -> None:
-        from bench.histories import signals, truth
+        from bench.histories import signals, summed, truth
         from bench.histories.brokers import happened
         from bench.histories.partition import walked
         from bench.histories.scrapes import Scraper
@@ -61,6 +62,7 @@ class Scraped:
         self.of = Range(start_ms=plan.start_ms, end_ms=plan.end_ms, interval_ms=interval_ms)
         walks = {each: walked(cluster, *each) for each in plan.subjects()}
         elected = [election for walk in walks.values() for election in walk.elections]
+        sums = summed.Summed(plan)
         common = _history(map(scraper.sampled, signals.of_cluster(cluster, elected)))
         self.partitions: list[History] = []
         self.topics: list[History] = []
@@ -70,11 +72,12 @@ class Scraped:
             for walk in ours:
                 shown = map(scraper.sampled, signals.of_partition(cluster, walk))
                 self.partitions.append(_history(shown) | common)
-                self._add(truth.of_partition(cluster, walk))
+                self._add(sums.added(walk, truth.of_partition(cluster, walk)))
             shown = map(scraper.sampled, signals.of_topic(cluster, ours))
             self.topics.append(_history(shown) | common)
             self._add(truth.of_topic(cluster, ours))
         self._add(truth.of_cluster(cluster))
+        self._add(sums.rows())
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         if name in OF_PARTITIONS:
@@ -128,6 +131,63 @@ def test_scraped_each_second_a_table_has_what_scrapes_can_show_and_nothing_else(
         assert (score.precision, score.recall) == (1, 1), seed
         assert score.worst_duration_error_ms <= SECOND_MS
     assert expected > 0
+
+
+def test_churn_counts_nothing_that_did_not_happen_and_lacks_what_fell_into_gaps() -> None:
+    for seed in SEEDS:
+        history = scraped(seed)
+        rows = list(churn_reference.isr_churn(history.partitions, history.of))
+        true = history.true["isr_churn"]
+        score = of_table("isr_churn", rows, true, plan=history.plan, interval_ms=SECOND_MS)
+        print(seed, score)
+        assert score.expected > 50
+        assert score.precision == 1
+        assert score.recall > 0.85
+
+
+def test_a_replica_that_is_told_to_flap_did_so_then_and_as_often() -> None:
+    found = 0
+    for seed in SEEDS:
+        history = scraped(seed)
+        for partition in history.partitions:
+            for row in churn_reference.flapping(partition, history.of):
+                found += 1
+                true = [
+                    other
+                    for other in history.true["flapping"]
+                    if all(other[n] == row[n] for n in ("topic", "partition", "replica"))
+                    and other["start_ms"] <= row["start_ms"]
+                    and row["end_ms"] - row["end_err_ms"] <= other["end_ms"]
+                ]
+                assert len(true) == 1, row
+                assert row["cycles"] <= true[0]["cycles"]
+    assert found > 5
+
+
+@pytest.mark.parametrize("interval_ms", [1_000, 5_000, 15_000])
+def test_holes_of_coverage_begin_and_end_within_their_errors(interval_ms: int) -> None:
+    from bench.histories.scrapes import JITTER_MS
+
+    found = 0
+    for seed in SEEDS:
+        history = scraped(seed, interval_ms)
+        for row in coverage_reference.coverage(history.topics[0], history.of):
+            found += 1
+            silent = [
+                (true["start_ms"], true["end_ms"])
+                for true in history.true["coverage"]
+                if true["pod"] == row["pod"]
+                and true["start_ms"] <= row["end_ms"]
+                and row["start_ms"] - row["start_err_ms"] <= true["end_ms"]
+            ]
+            begin, finish = min(start for start, _ in silent), max(end for _, end in silent)
+            # A scrape that was not made is taken to have been due an interval after the one before.
+            start_ms, end_ms = row["start_ms"] + 2 * JITTER_MS, row["end_ms"]
+            assert row["start_ms"] - row["start_err_ms"] <= begin <= start_ms, row
+            assert end_ms - row["end_err_ms"] - 2 * JITTER_MS <= finish <= end_ms, row
+            low, high = row["duration_low_ms"] - 4 * JITTER_MS, row["duration_high_ms"]
+            assert low <= finish - begin <= high, row
+    assert found > 10
 
 
 def test_what_no_scrape_could_show_is_counted_apart_and_not_all_there_is() -> None:

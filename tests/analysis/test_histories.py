@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench.histories import signals, truth
+from bench.histories import signals, summed, truth
 from bench.histories.brokers import ClusterHistory, Scrape, happened
 from bench.histories.lines import Line
 from bench.histories.partition import walked
@@ -40,14 +40,15 @@ def partitions_of(seed: int) -> tuple[PartitionHistory, ...]:
 def truth_of(seed: int) -> Rows:
     cluster, found = cluster_of(seed), defaultdict[str, list[dict[str, Any]]](list)
     histories = partitions_of(seed)
+    sums = summed.Summed(cluster.plan)
     for history in histories:
-        for name, row in truth.of_partition(cluster, history):
+        for name, row in sums.added(history, truth.of_partition(cluster, history)):
             found[name].append(row)
     for topic in cluster.plan.topic_names():
         of_topic = [history for history in histories if history.topic == topic]
         for name, row in truth.of_topic(cluster, of_topic):
             found[name].append(row)
-    for name, row in truth.of_cluster(cluster):
+    for name, row in [*truth.of_cluster(cluster), *sums.rows()]:
         found[name].append(row)
     return found
 
@@ -152,8 +153,8 @@ def test_at_most_the_zombies_lead_beside_the_leader(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_rows_have_the_columns_of_the_catalogue(seed: int) -> None:
     rows = truth_of(seed)
-    assert set(rows) <= {*truth.TABLES, truth.FAULTS}
-    for name in truth.TABLES:
+    assert set(rows) <= {*truth.TABLES, *summed.TABLES, truth.FAULTS}
+    for name in (*truth.TABLES, *summed.TABLES):
         for row in rows[name]:
             assert set(row) == set(catalogue.TABLES[name].names), name
 

@@ -114,6 +114,30 @@ def test_a_leader_that_was_cut_off_between_two_scrapes_may_not_have_led_since_th
     assert (election["cause"], election["kind"]) == ("alive", "controlled")
 
 
+@pytest.mark.parametrize(("ended", "low_ms"), [(None, 1_500), (-1.0, 0)])
+def test_a_leader_led_up_to_the_scrape_that_no_longer_showed_it_or_nobody_knows(
+    spark: Any, ended: float | None, low_ms: int
+) -> None:
+    # Broker 0 is scraped as leader up to second 8. The scrape at 9 is lost, and the one at 10
+    # fails, or is lost as well.
+    of = {"topic": "orders", "partition": "0"}
+    since = names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS
+    (election,) = table_of(
+        spark,
+        "elections",
+        leader(9, changed={}),
+        *(
+            line(metric, [*[1.0] * 9, -1.0, ended], of=of)
+            for metric in (names.PARTITION_IS_LEADER, names.PARTITION_LEADER_EPOCH)
+        ),
+        shifted(leader(18, changed={}, epoch=2, broker=1), 12_000),
+        line(since, [START_MS / 1000 + 11.5] * 18, broker=1, first=12, of=of),
+        length=30_000,
+    )
+    assert election["t_last_old_ms"] == START_MS + 8_000
+    assert (election["no_leader_low_ms"], election["no_leader_high_ms"]) == (low_ms, 3_500)
+
+
 @pytest.mark.parametrize(
     ("counted", "kind"),
     [

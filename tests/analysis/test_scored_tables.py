@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bench.analysis_scores import scorers
 from bench.histories import scores
 from bench.histories.plan import Plan, planned
 from strandline_analysis.lake_slices import opened
@@ -108,6 +109,14 @@ def test_times_without_a_leader_lie_within_their_bounds(folder: Path, out: Path)
     assert score.expected > 30
     assert score.matched == score.expected
     assert score.worst_duration_error_ms == 0
+
+
+@pytest.mark.parametrize("name", ["failover_quantiles", "slo"])
+def test_figures_of_the_whole_range_are_the_true_ones(folder: Path, out: Path, name: str) -> None:
+    score = scorers(INTERVAL_MS)[name](rows(out, name), truth(folder, name))
+    print(f"{name}:", score)
+    assert score.expected > 1
+    assert (score.precision, score.recall) == (1, 1)
 
 
 def test_the_root_cause_is_first_in_the_incidents(folder: Path, out: Path) -> None:

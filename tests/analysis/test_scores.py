@@ -161,3 +161,32 @@ def test_a_root_cause_counts_if_the_first_incident_names_it() -> None:
     # The first one counts, in whatever order they come.
     later = {**incident, "start_ms": 13_000, "root_broker": 2}
     assert of(later, incident).recall == 1
+
+
+def test_what_is_counted_beyond_the_truth_costs_precision_and_less_costs_recall() -> None:
+    true = [{"broker": 0, "shrinks": 4, "expands": 2}, {"broker": 1, "shrinks": 4, "expands": 0}]
+    table = [{"broker": 0, "shrinks": 5, "expands": 2}, {"broker": 2, "shrinks": 1, "expands": 0}]
+    score = scores.counts(table, true, key=("broker",), counted=("shrinks", "expands"))
+    assert (score.found, score.expected, score.matched) == (8, 10, 6)
+
+
+@pytest.mark.parametrize(
+    ("row", "matches"),
+    [
+        ({}, True),
+        ({"share": 0.5 + 0.9 * scores.SHARE_ERROR}, True),
+        ({"share": 0.5 - 1.1 * scores.SHARE_ERROR}, False),
+        ({"low": 701}, False),
+        ({"high": 699}, False),
+        ({"kind": "b"}, False),
+    ],
+)
+def test_figures_are_near_and_the_truth_lies_between_its_bounds(
+    row: dict[str, object], matches: bool
+) -> None:
+    true = {"kind": "a", "share": 0.5, "low": 700, "high": 700}
+    found = {"kind": "a", "share": 0.5, "low": 600, "high": 800, **row}
+    score = scores.figures(
+        [found], [true], key=("kind",), shares=("share",), pairs=(("low", "high"),)
+    )
+    assert (score.found, score.expected, score.matched) == (1, 1, int(matches))

@@ -87,6 +87,7 @@ def test_three_returns_in_ten_minutes_are_flapping(spark: Any) -> None:
     assert (found["replica"], found["cycles"]) == (2, 4)
     assert found["start_ms"] == START_MS + 59_700
     assert found["end_ms"] == START_MS + 429_700
+    assert found["duration_low_ms"] == found["duration_high_ms"] == 370_000
     assert found["score"] == pytest.approx(4 / 3, abs=1e-6)
     churn = table_of(spark, "isr_churn", member, told, length=length)
     by_broker = {(row["broker"], row["window_start_ms"]): row for row in churn}
@@ -202,6 +203,10 @@ def test_silence_is_down_a_gap_or_a_restart_and_none_at_the_edges(spark: Any) ->
         ("default-2", "down", 30, True),
     ]
     assert [row["start_ms"] - START_MS for row in rows] == [20_000, 20_000, 30_000]
+    errors = [(row["start_err_ms"], row["end_err_ms"]) for row in rows]
+    assert errors == [(1_000, 1_000), (1_000, 1_000), (1_000, 0)]
+    bounds = [(row["duration_low_ms"], row["duration_high_ms"]) for row in rows]
+    assert bounds == [(4_000, 6_000), (4_000, 6_000), (30_000, 31_000)]
 
 
 def test_a_truncation_is_no_reset_and_a_reset_no_truncation(spark: Any) -> None:

@@ -13,7 +13,7 @@ from strandline_analysis.read_options import MINUTE_MS
 from strandline_analysis.samples import broker_id, steps
 from strandline_analysis.schema import shaped
 
-from .leader_states import EDGES, leader_states
+from .leader_states import EDGES, leader_states, with_bounds
 
 COUNTERS: Final = (names.ISR_SHRINKS_TOTAL, names.ISR_EXPANDS_TOTAL)
 METRICS: Final = (names.PARTITION_ISR_MEMBER, *COUNTERS, *EDGES)
@@ -95,12 +95,14 @@ def flapping_of(states: DataFrame) -> DataFrame:
         .agg(
             F.min("start_ms").alias("start_ms"),
             F.max("end_ms").alias("end_ms"),
+            F.min_by("start_err_ms", "start_ms").alias("start_err_ms"),
+            F.max_by("end_err_ms", "end_ms").alias("end_err_ms"),
             F.count("*").alias("cycles"),
         )
     )
     length = F.greatest(F.col("end_ms") - F.col("start_ms"), F.lit(WINDOW_MS)) / WINDOW_MS
     score = F.col("cycles") / (FLAPPING_CYCLES * length)
-    return shaped(episodes.withColumn("score", score), catalogue.FLAPPING)
+    return shaped(with_bounds(episodes).withColumn("score", score), catalogue.FLAPPING)
 
 
 def missed_edges(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) -> DataFrame:

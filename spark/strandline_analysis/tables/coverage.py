@@ -17,6 +17,8 @@ from strandline_analysis.run_lengths import GAP_INTERVALS
 from strandline_analysis.samples import broker_id, of, steps
 from strandline_analysis.schema import shaped
 
+from .leader_states import with_bounds
+
 UP: Final = names.Metric(
     name="up",
     kind=names.MetricKind.GAUGE,
@@ -36,7 +38,8 @@ def coverage(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int
 
     Shape:   samples as schema.SAMPLES, of METRICS; the result as catalogue.COVERAGE: kind is
              restart if another process answered afterwards, else down if scrapes failed or the
-             target went away, else gap
+             target went away, else gap. A target may have been silent from its last good scrape
+             on, and until the next one from the failed one before that, or for a scrape interval
     Units:   ms
     """
     facts = steps(samples, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
@@ -72,18 +75,21 @@ def coverage_of(facts: DataFrame, *, interval_ms: int, end_ms: int) -> DataFrame
     due = F.when(next_is_end, F.ceil(distance / interval_ms)).otherwise(
         F.round(distance / interval_ms)
     )
+    back = F.coalesce(F.col("first_ms") - F.col("previous_ms"), F.lit(interval_ms))
     found = _with_restarts(holes, facts).withColumns(
         {
             "pod": F.col("old_pod.pod"),
             "instance": F.col("old_pod.instance"),
             "start_ms": F.col("told_ms"),
             "end_ms": F.col("first_ms"),
+            "start_err_ms": F.col("told_ms") - F.col("last_good_ms"),
+            "end_err_ms": F.when(next_is_end, 0).otherwise(back),
             "kind": kind,
             "missing_samples": F.greatest(due.cast("long") - 1, F.lit(0)),
             "ongoing": next_is_end,
         }
     )
-    return shaped(found, catalogue.COVERAGE)
+    return shaped(with_bounds(found), catalogue.COVERAGE)
 
 
 def restarts(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) -> DataFrame:

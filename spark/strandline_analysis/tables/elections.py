@@ -232,15 +232,27 @@ def _leaderships(led: DataFrame, facts: DataFrame, *, interval_ms: int) -> DataF
 
 
 def _led(facts: DataFrame) -> DataFrame:
-    """Return the runs of scrapes in which a broker showed itself as the leader of an epoch."""
+    """Return the runs of scrapes in which a broker showed itself as the leader of an epoch.
+
+    until_ms is the first scrape that did not, null where nobody knows when it ended.
+    """
     leading = of(facts, names.PARTITION_IS_LEADER).where(F.col("value") > 0)
     first, last = F.greatest("first_ms", "epoch_first_ms"), F.least("last_ms", "epoch_last_ms")
     epoch_ended = F.col("epoch_last_ms") < F.col("last_ms")
     reason = F.when(epoch_ended, F.col("epoch_reason")).otherwise(F.col("end_reason"))
     hold_end = F.least("hold_end_ms", "epoch_end_ms")
+    until = F.when(reason == "change", hold_end).when(
+        (reason == "stale") & ~epoch_ended, F.col("following_ms")
+    )
     paired = under_epochs(leading, facts).where(first <= last)
     return paired.withColumns(
-        {"first_ms": first, "last_ms": last, "hold_end_ms": hold_end, "end_reason": reason}
+        {
+            "first_ms": first,
+            "last_ms": last,
+            "hold_end_ms": hold_end,
+            "end_reason": reason,
+            "until_ms": until,
+        }
     )
 
 
@@ -263,7 +275,7 @@ def _changes(leaderships: DataFrame, led: DataFrame, *, interval_ms: int) -> Dat
         *PARTITION,
         F.col("epoch").alias("old_epoch"),
         F.col("first_ms").alias("led_first_ms"),
-        F.struct("last_ms", "hold_end_ms", "end_reason").alias("run"),
+        F.struct("last_ms", "until_ms", "end_reason").alias("run"),
     )
     shown = (
         pairs.select(*key, "old_epoch", "t_first_new_ms")
@@ -276,8 +288,9 @@ def _changes(leaderships: DataFrame, led: DataFrame, *, interval_ms: int) -> Dat
     last_old = F.least(F.coalesce(F.col("old.last_ms"), F.col("old_t_first_new_ms")), begun)
     unseen = F.when(F.col("old.last_ms") > begun, int(GAP_INTERVALS * interval_ms)).otherwise(0)
     high = F.least(begun - last_old + unseen, begun - F.col("old_t_first_new_ms"))
-    hold_end = F.coalesce(F.col("old.hold_end_ms"), begun)
-    low = F.greatest(begun - error - hold_end, F.lit(0))
+    # In a gap, and up to the scrape that no longer showed it, it may have led.
+    until = F.coalesce(F.col("old.until_ms"), begun)
+    low = F.greatest(begun - error - until, F.lit(0))
     skipped = F.col("epoch") > F.col("old_epoch") + 1
     reason = F.when(ran_on, "change").otherwise(F.col("old.end_reason"))
     return (

@@ -13,7 +13,7 @@ from strandline_analysis.samples import SERIES_KEY, broker_id, settled, steps
 from strandline_analysis.schema import shaped
 
 from . import elections, isr_sizes, watermarks
-from .leader_states import leader_states
+from .leader_states import leader_states, with_bounds
 
 METRICS: Final = tuple(
     dict.fromkeys(
@@ -68,13 +68,15 @@ def exposures_of(
         .join(_record_bytes(exposures, samples), list(EXPOSURE), "left")
     )
     recovered = F.col("safe_ms").isNotNull()
+    earliest = F.col("start_ms") - F.col("start_err_ms")
     missing = F.least(F.greatest(F.col("hw_end") - F.col("kept"), F.lit(0)), F.col("offsets"))
     return shaped(
-        found.withColumns(
+        with_bounds(found).withColumns(
             {
                 "leader": broker_id("pod"),
                 "recovered": recovered,
-                "exposed_ms": F.coalesce("safe_ms", F.lit(end_ms)) - F.col("start_ms"),
+                "exposed_low_ms": F.greatest(F.col("unsafe_ms") - F.col("start_ms"), F.lit(0)),
+                "exposed_high_ms": F.coalesce("safe_ms", F.lit(end_ms)) - earliest,
                 "lost": F.when(recovered, 0).otherwise(F.coalesce(missing, F.lit(0))),
                 "bytes": F.col("offsets") * F.col("record_bytes"),
             }
@@ -116,15 +118,33 @@ def _with_offsets(alone: DataFrame, scrapes: DataFrame) -> DataFrame:
 
 
 def _safe(exposures: DataFrame, scrapes: DataFrame, samples: DataFrame) -> DataFrame:
-    """Return when the same leadership first showed a second replica with all that was exposed."""
+    """Return safe_ms, when the same leadership first showed a second replica with all of it.
+
+    unsafe_ms is its last scrape before that, if it showed that no other replica had all.
+    """
+    leadership = Window.partitionBy(*SERIES_KEY, "epoch").orderBy("first_ms")
+    ordered = scrapes.withColumn("before_ms", F.lag("first_ms").over(leadership))
     known = watermarks.values_of(samples, names.REPLICA_LOG_END_OFFSET, "known", "replica")
     followers = known.where(F.col("replica") != broker_id("pod"))
-    shown = scrapes.select(*watermarks.SCRAPE, "epoch").join(followers, list(watermarks.SCRAPE))
-    key = ["topic", "partition", "pod", "instance", "epoch"]
-    pairs = exposures.join(shown, key).where(
-        (F.col("first_ms") >= F.col("last_ms")) & (F.col("known") >= F.col("hw_end"))
+    shown = ordered.select(*watermarks.SCRAPE, "epoch", "before_ms").join(
+        followers, list(watermarks.SCRAPE)
     )
-    return pairs.groupBy(*EXPOSURE).agg(F.min("first_ms").alias("safe_ms"))
+    key = ["topic", "partition", "pod", "instance", "epoch"]
+    pairs = exposures.join(shown, key).where(F.col("first_ms") >= F.col("last_ms"))
+    before = F.when(F.col("before_ms") >= F.col("last_ms"), F.col("before_ms"))
+    has_all = F.col("known") >= F.col("hw_end")
+    first = F.min(F.when(has_all, F.struct("first_ms", before.alias("before_ms"))))
+    return (
+        pairs.groupBy(*EXPOSURE)
+        .agg(first.alias("first"), F.max("first_ms").alias("shown_ms"))
+        .select(
+            *EXPOSURE,
+            F.col("first.first_ms").alias("safe_ms"),
+            F.when(F.col("first").isNull(), F.col("shown_ms"))
+            .otherwise(F.col("first.before_ms"))
+            .alias("unsafe_ms"),
+        )
+    )
 
 
 def _lost(exposures: DataFrame, samples: DataFrame, elected: DataFrame) -> DataFrame:

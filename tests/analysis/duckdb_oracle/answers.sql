@@ -72,15 +72,19 @@ FROM seen GROUP BY ALL;
 
 CREATE VIEW coverage AS
 WITH good AS (
-    SELECT *, lead(ts) OVER t AS next_ms, lead(ts) OVER t IS NULL AS is_last
+    SELECT *, lead(ts) OVER t AS next_ms, lead(ts) OVER t IS NULL AS is_last,
+        lead(coalesce(ts - previous_ms, interval_ms()), 1, 0) OVER t AS next_err
     FROM held WHERE metric = 'up' AND value > 0
     WINDOW t AS (PARTITION BY pod ORDER BY ts)
 ), hole AS (
-    SELECT pod, instance, ts, until_ms AS start_ms, coalesce(next_ms, end_ms()) AS end_ms, is_last
+    SELECT pod, instance, ts, until_ms AS start_ms, coalesce(next_ms, end_ms()) AS end_ms, is_last,
+        until_ms - ts AS start_err_ms, next_err AS end_err_ms
     FROM good
     WHERE until_ms < coalesce(next_ms, end_ms()) AND NOT (is_last AND end_ms() - ts <= gap_ms())
 )
-SELECT pod, instance, start_ms, end_ms,
+SELECT pod, instance, start_ms, end_ms, start_err_ms, end_err_ms,
+    greatest(end_ms - start_ms - end_err_ms, 0) AS duration_low_ms,
+    end_ms - start_ms + start_err_ms AS duration_high_ms,
     CASE WHEN EXISTS (FROM process WHERE process.pod = hole.pod AND process.ts > hole.ts
             AND process.ts <= hole.end_ms) THEN 'restart'
         WHEN EXISTS (FROM samples WHERE metric = 'up' AND samples.pod = hole.pod

@@ -64,7 +64,7 @@ WHERE earlier IS NOT NULL;
 CREATE VIEW flapping AS
 WITH cycle AS (
     SELECT *, row_number() OVER r AS number, lead(end_ms, 2) OVER r AS third_ms,
-        lead(end_ms, 2) OVER r - start_ms <= 600000 AS flaps
+        lead(end_err_ms, 2) OVER r AS third_err_ms, lead(end_ms, 2) OVER r - start_ms <= 600000 AS flaps
     FROM (SELECT *, lag(value) OVER s AS was, lead(value) OVER s AS becomes FROM state
         WHERE metric = 'strandline_partition_isr_member'
         WINDOW s AS (PARTITION BY topic, partition, replica ORDER BY start_ms))
@@ -77,8 +77,11 @@ WITH cycle AS (
     FROM (SELECT *, lag(number) OVER (PARTITION BY topic, partition, replica ORDER BY number)
             AS last_number FROM cycle WHERE flaps)
 )
-SELECT *, cycles / (3 * greatest(end_ms - start_ms, 600000) / 600000) AS score
+SELECT *, greatest(end_ms - start_ms - end_err_ms, 0) AS duration_low_ms,
+    end_ms - start_ms + start_err_ms AS duration_high_ms,
+    cycles / (3 * greatest(end_ms - start_ms, 600000) / 600000) AS score
 FROM (SELECT topic, partition, replica, min(start_ms) AS start_ms, max(third_ms) AS end_ms,
+        arg_min(start_err_ms, number) AS start_err_ms, arg_max(third_err_ms, number) AS end_err_ms,
         max(number) + 3 - min(number) AS cycles
     FROM begun GROUP BY topic, partition, replica, episode);
 

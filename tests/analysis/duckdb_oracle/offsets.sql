@@ -143,7 +143,10 @@ WITH measured AS (
                 AND kind = 'unclean' AND epoch > last.epoch) AS unclean
     FROM measured WHERE last.hw > hw_start
 ), kept AS (
-    SELECT *, (SELECT arg_max(value, ts) FROM samples
+    SELECT *, (SELECT max(ts) FROM follower WHERE follower.topic = exposed.topic
+            AND follower.partition = exposed.partition AND follower.pod = last.pod
+            AND follower.epoch = last.epoch AND ts >= last.ts
+            AND (safe_ms IS NULL OR ts < safe_ms)) AS unsafe_ms, (SELECT arg_max(value, ts) FROM samples
         WHERE metric = 'strandline_partition_log_end_offset' AND NOT stale
             AND samples.topic = exposed.topic AND samples.partition = exposed.partition
             AND id_of(pod) = unclean.leader AND ts < unclean.ts) AS leo
@@ -151,7 +154,10 @@ WITH measured AS (
 )
 SELECT topic, partition, id_of(last.pod) AS leader, start_ms, end_ms, began.err AS start_err_ms,
     ended.err AS end_err_ms, hw_start, last.hw AS hw_end, offsets, offsets * last.record AS bytes,
-    coalesce(safe_ms, end_ms()) - start_ms AS exposed_ms, safe_ms IS NOT NULL AS recovered,
+    greatest(end_ms - start_ms - ended.err, 0) AS duration_low_ms,
+    end_ms - start_ms + began.err AS duration_high_ms,
+    greatest(coalesce(unsafe_ms - start_ms, 0), 0) AS exposed_low_ms,
+    coalesce(safe_ms, end_ms()) - start_ms + began.err AS exposed_high_ms, safe_ms IS NOT NULL AS recovered,
     CASE WHEN safe_ms IS NOT NULL THEN 0
         ELSE coalesce(least(greatest(CAST(last.hw - leo AS BIGINT), 0), offsets), 0) END AS lost
 FROM kept;

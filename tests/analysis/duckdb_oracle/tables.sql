@@ -221,7 +221,8 @@ WITH pair AS (
 ), shown AS (
     -- The old leader's last scrape as such before the new one began, if there was any.
     SELECT pair.*, coalesce((SELECT arg_max({'ms': CASE WHEN goes_on THEN pair.begun_ms ELSE ts END,
-                'until': until_ms, 'reason': end_reason, 'ran_on': goes_on}, ts)
+                'until': CASE end_reason WHEN 'change' THEN until_ms WHEN 'stale' THEN after_ms END,
+                'reason': end_reason, 'ran_on': goes_on}, ts)
             FROM led WHERE led.topic = pair.topic AND led.partition = pair.partition
                 AND led.epoch = old_epoch AND ts <= pair.begun_ms),
         {'ms': least(old_begun, begun_ms), 'until': begun_ms, 'reason': 'change',
@@ -243,7 +244,7 @@ WITH pair AS (
 SELECT topic, partition, epoch, CASE WHEN NOT skipped THEN id_of(old_pod) END AS old_leader,
     id_of(pod) AS new_leader, last_old_ms AS t_last_old_ms, begun_ms AS t_first_new_ms,
     begun_err_ms AS t_first_new_err_ms,
-    CASE WHEN skipped THEN 0 ELSE greatest(begun_ms - begun_err_ms - old.until, 0) END
+    CASE WHEN skipped THEN 0 ELSE greatest(coalesce(begun_ms - begun_err_ms - old.until, 0), 0) END
         AS no_leader_low_ms,
     greatest(least(begun_ms - last_old_ms + CASE WHEN old.ran_on THEN CAST(gap_ms() AS BIGINT)
         ELSE 0 END, begun_ms - old_begun), 0) AS no_leader_high_ms,

@@ -53,14 +53,14 @@ def flapping(history: History, of: Range) -> Iterator[dict[str, Any]]:
     """Yield the episodes in which replicas left and came back again and again."""
     for (topic, partition, replica), states in _members(history, of):
         cycles = [
-            (out.start_ms, out.end_ms)
+            out
             for before, out, after in zip(states, states[1:], states[2:], strict=False)
             if (before.value, out.value, after.value) == (1, 0, 1)
         ]
         triples = [
             {first, first + 1, first + 2}
             for first in range(len(cycles) - 2)
-            if cycles[first + 2][1] - cycles[first][0] <= TEN_MINUTES_MS
+            if cycles[first + 2].end_ms - cycles[first].start_ms <= TEN_MINUTES_MS
         ]
         groups: list[set[int]] = []
         for triple in triples:
@@ -69,14 +69,19 @@ def flapping(history: History, of: Range) -> Iterator[dict[str, Any]]:
             else:
                 groups.append(triple)
         for group in groups:
-            start, end = cycles[min(group)][0], cycles[max(group)][1]
-            windows = max(end - start, TEN_MINUTES_MS) / TEN_MINUTES_MS
+            first, last = cycles[min(group)], cycles[max(group)]
+            length = last.end_ms - first.start_ms
+            windows = max(length, TEN_MINUTES_MS) / TEN_MINUTES_MS
             yield {
                 "topic": topic,
                 "partition": partition,
                 "replica": replica,
-                "start_ms": start,
-                "end_ms": end,
+                "start_ms": first.start_ms,
+                "end_ms": last.end_ms,
+                "start_err_ms": first.start_err_ms,
+                "end_err_ms": last.end_err_ms,
+                "duration_low_ms": max(length - last.end_err_ms, 0),
+                "duration_high_ms": length + first.start_err_ms,
                 "cycles": len(group),
                 "score": len(group) / (3 * windows),
             }

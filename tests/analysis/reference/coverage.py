@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tests.analysis.reference.holding import History, Range, holding, label, series_of
@@ -29,12 +29,18 @@ def coverage(history: History, of: Range) -> Iterator[dict[str, Any]]:
             scraped = [value for at, value in starts if held.at < at <= end]
             before = [value for at, value in starts if at <= held.at]
             restarted = bool(scraped and before and any(v != before[-1] for v in scraped))
+            unsure = 0 if last else _unsure(samples, end, of)
+            length = end - held.until
             due = math.ceil(distance / of.interval_ms) if last else round(distance / of.interval_ms)
             yield {
                 "pod": pod,
                 "instance": label(labels, "instance"),
                 "start_ms": held.until,
                 "end_ms": end,
+                "start_err_ms": held.until - held.at,
+                "end_err_ms": unsure,
+                "duration_low_ms": max(length - unsure, 0),
+                "duration_high_ms": end - held.at,
                 "kind": "restart" if restarted else "down" if failed else "gap",
                 "missing_samples": max(due - 1, 0),
                 "ongoing": last,
@@ -59,6 +65,13 @@ def restarts(history: History, of: Range) -> Iterator[dict[str, Any]]:
                 "new_start_ms": round(new * 1000),
                 "unclean": _value(history, "strandline_unclean_starts_total", pod, at) > 0,
             }
+
+
+def _unsure(samples: Sequence[tuple[int, float | None]], at: int, of: Range) -> int:
+    """Return for how long a target may have answered when a scrape of it was good again."""
+    before, value = max(each for each in samples if each[0] < at)
+    known = value is not None and at - before <= of.gap_ms
+    return at - before if known else of.interval_ms
 
 
 def _starts(history: History, pod: str) -> list[tuple[int, float]]:

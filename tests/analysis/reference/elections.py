@@ -43,7 +43,8 @@ class Shown:
     """One scrape of a leader."""
 
     at: int
-    until: int
+    until: int | None
+    """The first scrape that no longer showed it; None if nobody knows when it ended."""
     reason: str
     goes_on: bool
     """Whether the next scrape shows the same, without a gap."""
@@ -66,7 +67,12 @@ def leaderships(history: History, of: Range) -> list[Leadership]:
                 and bool(after.value)
                 and int(epochs[after.at]) == epoch
             )
-            shown = Shown(held.at, held.until, held.end_reason, goes_on)
+            ended = {
+                "change": held.until,
+                "stale": next((at for at, _ in samples if at > held.at), None),
+            }
+            until = ended.get(held.end_reason)
+            shown = Shown(held.at, until, held.end_reason, goes_on)
             known = found.get(epoch)
             if known is not None:
                 known.shown.append(shown)
@@ -115,7 +121,7 @@ def elections(history: History, of: Range) -> Iterator[dict[str, Any]]:
             "epoch": new.epoch,
             "old_leader": None if skipped else broker_of(old.pod),
             "new_leader": broker_of(new.pod),
-            "no_leader_low_ms": 0 if skipped else max(new.begun - new.error - until, 0),
+            "no_leader_low_ms": 0 if skipped else _least(new, until),
             "no_leader_high_ms": max(min(unseen, new.begun - old.begun), 0),
             "kind": "unclean" if _outside(history, old, last_old, new) else signs,
             "observed": True,
@@ -177,8 +183,13 @@ def zombie_leaders(history: History, of: Range) -> Iterator[dict[str, Any]]:
         }
 
 
-def _last_led(old: Leadership, new: Leadership) -> tuple[int, int, str, bool]:
-    """Return until when the old leader showed itself, when that ended to hold, and why.
+def _least(new: Leadership, until: int | None) -> int:
+    """Return how long there was no leader at least."""
+    return 0 if until is None else max(new.begun - new.error - until, 0)
+
+
+def _last_led(old: Leadership, new: Leadership) -> tuple[int, int | None, str, bool]:
+    """Return until when the old leader showed itself, what scrape no longer did, and why.
 
     The last one tells whether it showed itself before and after the new one began, without a gap.
     """

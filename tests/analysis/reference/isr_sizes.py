@@ -58,7 +58,7 @@ def episodes(
     for (topic, partition), intervals in _sizes(history, of):
         groups: list[list[Interval]] = []
         for each in intervals:
-            if _is_bad(table, each.sizes):
+            if is_bad(table, each.sizes):
                 hole = each.start[0] - groups[-1][-1].end[0] if groups else None
                 if hole is not None and (hole == 0 or hole < merge_gap_ms):
                     groups[-1].append(each)
@@ -67,7 +67,7 @@ def episodes(
         for group in groups:
             start, end = group[0].start, group[-1].end
             inside = [i for i in intervals if start[0] <= i.start[0] and i.end[0] <= end[0]]
-            unknown = [i for i in inside if _is_bad(table, i.sizes) is None]
+            unknown = [i for i in inside if is_bad(table, i.sizes) is None]
             yield {
                 "topic": topic,
                 "partition": partition,
@@ -80,7 +80,8 @@ def episodes(
             }
 
 
-def _is_bad(table: str, sizes: Sizes) -> bool | None:
+def is_bad(table: str, sizes: Sizes) -> bool | None:
+    """Tell whether sizes make an episode of a table, None if that is not known."""
     if any(sizes[index] is None for index in USED[table]):
         return None
     size, replicas, least = (int(each or 0) for each in sizes)

@@ -42,6 +42,16 @@ def data_at_risk(history: History, of: Range) -> Iterator[dict[str, Any]]:
             ),
             default=None,
         )
+        unsafe = max(
+            (
+                each.at
+                for each in listed
+                if each.at >= last.at
+                and each.epoch == last.epoch
+                and (safe is None or each.at < safe)
+            ),
+            default=start,
+        )
         mean = _record_bytes(history, last)
         yield {
             "topic": size["topic"],
@@ -49,13 +59,14 @@ def data_at_risk(history: History, of: Range) -> Iterator[dict[str, Any]]:
             "leader": broker_of(last.pod),
             "start_ms": start,
             "end_ms": end,
-            "start_err_ms": size["start_err_ms"],
-            "end_err_ms": size["end_err_ms"],
+            **{edge: size[edge] for edge in ("start_err_ms", "end_err_ms")},
+            **{bound: size[bound] for bound in ("duration_low_ms", "duration_high_ms")},
             "hw_start": int(hw_start),
             "hw_end": int(last.hw),
             "offsets": offsets,
             "bytes": None if mean is None else offsets * mean,
-            "exposed_ms": (of.end_ms if safe is None else safe) - start,
+            "exposed_low_ms": max(unsafe - start, 0),
+            "exposed_high_ms": (safe or of.end_ms) - start + size["start_err_ms"],
             "recovered": safe is not None,
             "lost": 0 if safe is not None else _lost(history, of, last, offsets),
         }
