@@ -39,20 +39,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SuiteRules(config), "suite-rules")
-    if hasattr(config, "workerinput") and config.pluginmanager.hasplugin("hypothesispytest"):
+    if config.pluginmanager.hasplugin("hypothesispytest"):
         examples_take_any_time()
 
 
 def examples_take_any_time() -> None:
     """Lift Hypothesis's limit of 200 ms per example, as it does itself where CI is set.
 
-    Workers share the cores, so the time of an example depends on other tests. The timeout of each
-    test stays.
+    The time of an example depends on what else the machine does. The timeout of each test stays.
     """
     import hypothesis
 
-    hypothesis.settings.register_profile("workers", deadline=None)
-    hypothesis.settings.load_profile("workers")
+    hypothesis.settings.register_profile("strandline", deadline=None)
+    hypothesis.settings.load_profile("strandline")
 
 
 @pytest.fixture(autouse=True)
