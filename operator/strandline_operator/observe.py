@@ -78,11 +78,16 @@ class Cache:
         self._evicted: dict[str, str] = {}
 
     def put(self, kind: Kind, value: Object) -> None:
-        """Remember an object.
+        """Remember an object, unless a later one of its name is known.
+
+        kopf keeps the order of what happens to an object, and not between an object and another one
+        of its name, as a StatefulSet's pod and the next one are.
 
         Raises:  ObjectMalformed; the cache then keeps the earlier object
         """
         name = name_of(value)
+        if self._is_past(kind, value):
+            return
         self._by_kind[kind.kind][name] = self._newer(kind, value)
         self._versions[kind.kind][name] = _version(value)
         self._gone.get(kind.kind, set()).discard(name)
@@ -95,6 +100,15 @@ class Cache:
     def evicted(self, pod: ObjectRef) -> None:
         """Remember that this very pod goes, which watches may show only after the next plan."""
         self._evicted[pod.name] = pod.uid
+
+    def went(self, kind: Kind, value: Object) -> None:
+        """Forget an object that a watch showed as deleted, unless a later one has its name."""
+        if not self._is_past(kind, value):
+            self.remove(kind, name_of(value))
+
+    def _is_past(self, kind: Kind, value: Object) -> bool:
+        known = self._versions[kind.kind].get(name_of(value), "")
+        return is_before(_version(value), known)
 
     def remove(self, kind: Kind, name: str) -> None:
         """Forget an object that is gone."""

@@ -69,7 +69,7 @@ class Reconciler:
     def on_change(self, kind: kinds.Kind, change: str, value: Object) -> None:
         """Remember a change and queue every cluster and topic that it may concern."""
         if change == _DELETED:
-            self.cache.remove(kind, kinds.name_of(value))
+            self.cache.went(kind, value)
         else:
             self.remember(kind, value)
         if kind is kinds.TOPIC:

@@ -65,7 +65,9 @@ def rolling_step(
         return _waits(reason="Paused", message=message + listed(pod.name for pod in old.values()))
     fresh = [pod for pod in pods.values() if pod.revision == observed.revision]
     idle = sorted(each for each, pod in old.items() if _serves_nobody(each, pod, observed))
-    if idle and (any(map(_is_up, fresh)) or all(map(_is_up, fresh))):
+    # A pod that goes, or has gone, is the one that tries the revision.
+    is_untried = len(old) == len(names) and not any(pod.is_terminating for pod in old.values())
+    if idle and (any(map(_is_up, fresh)) or is_untried):
         step = _restarts(idle[0], old, observed, why="it is not ready and serves nobody")
         return replace(step, needs_in_sync=False)
     return _next_serving(desired.broker_ids, pods, old, observed)

@@ -18,7 +18,7 @@ from strandline_operator.observe import (
 from strandline_operator.observed import Ownership
 from strandline_operator.topic_settings import effective_config
 
-from .samples import World, cluster, made, partition, topic
+from .samples import World, cluster, made, partition, pod, topic
 
 REGISTERED = {
     "brokerEpoch": 5,
@@ -128,6 +128,22 @@ def test_a_created_object_does_not_replace_a_watched_one() -> None:
     world.cache.put_new(kinds.TOPIC, topic(partitions=1))
     world.cache.put_new(kinds.TOPIC, topic("other"))
     assert [each.partitions for each in world.cache.topics()] == [7, 3]
+
+
+def test_the_end_of_an_object_that_is_told_late_leaves_the_next_one_of_its_name() -> None:
+    """kopf has a queue for each uid, so the next pod of a name may be shown first."""
+    cache = World(pod("default-0")).cache
+    following = pod("default-0")
+    following["metadata"] |= {"uid": "uid-of-the-next", "resourceVersion": "9"}
+    ended = pod("default-0")
+    ended["metadata"]["resourceVersion"] = "8"
+    cache.put(kinds.POD, following)
+    cache.put(kinds.POD, ended)
+    cache.went(kinds.POD, ended)
+    assert cache.has(kinds.POD, "default-0")
+    following["metadata"]["resourceVersion"] = "10"
+    cache.went(kinds.POD, following)
+    assert not cache.has(kinds.POD, "default-0")
 
 
 def test_a_list_replaces_everything_of_its_kind() -> None:

@@ -209,6 +209,14 @@ def test_a_pod_whose_process_restarts_is_waited_for() -> None:
     assert said(world)[0] == "True WaitingForInSync"
 
 
+def test_while_the_first_of_them_has_gone_and_its_next_pod_is_not_seen_the_others_stay() -> None:
+    world = old_cluster()
+    for number in range(3):
+        run(world, number, OLD, ready=False, **PULL)
+    assert taken(world) == ["default-0"]
+    assert "broker 0 has no pod" in said(world)[1]
+
+
 def test_a_pod_that_only_cannot_be_seen_is_not_stuck() -> None:
     world = old_cluster(led(0, isr=[0, 2]))
     run(world, 1, OLD, ready=False, reason="NodeLost")
