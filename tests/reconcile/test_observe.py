@@ -131,7 +131,7 @@ def test_a_created_object_does_not_replace_a_watched_one() -> None:
 
 
 def test_the_end_of_an_object_that_is_told_late_leaves_the_next_one_of_its_name() -> None:
-    """kopf has a queue for each uid, so the next pod of a name may be shown first."""
+    """The queues of kopf are by uid, so the next pod of a name may be shown first."""
     cache = World(pod("default-0")).cache
     following = pod("default-0")
     following["metadata"] |= {"uid": "uid-of-the-next", "resourceVersion": "9"}
