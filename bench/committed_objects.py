@@ -25,12 +25,12 @@ from strandline.kube.api import ApiClient, Resource
 from tests.support import strandline_objects as objects
 from tests.support.control_plane import ControlPlane
 
+from .compare.used import Usage, pids_of
 from .report import host_info
 
 NAMESPACE: Final = "bench"
 IN_FLIGHT: Final = 16
 SIZES: Final = (1, 10, 50, 100)
-TICKS: Final = os.sysconf("SC_CLK_TCK")
 TOPIC_ID: Final = "00000000-0000-4000-8000-000000000001"
 PARTITIONS: Final = Resource(group=objects.GROUP, version=objects.VERSION, plural="partitions")
 SETS: Final = Resource(group=objects.GROUP, version=objects.VERSION, plural="partitionsets")
@@ -206,23 +206,10 @@ async def _measure(plane: ControlPlane, partitions: int, rounds: int) -> None:
 
 
 async def _timed(plane: ControlPlane, way: _Way, number: int) -> tuple[float, float, float]:
-    servers, client, begun = _cpu_of(plane), time.process_time(), time.perf_counter()
+    usage, client = Usage(), time.process_time()
     await way.write(number)
-    wall = time.perf_counter() - begun
-    return wall, _cpu_of(plane) - servers, time.process_time() - client
-
-
-def _cpu_of(plane: ControlPlane) -> float:
-    """Return the CPU seconds that etcd and the API server have used, found by their folder."""
-    folder, used = str(plane.folder).encode(), 0
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if folder in path.read_bytes() and int(path.parent.name) != os.getpid():
-                fields = (path.parent / "stat").read_text().rpartition(")")[2].split()
-                used += int(fields[11]) + int(fields[12])
-        except OSError:
-            continue
-    return used / TICKS
+    used = usage.since(brokers=pids_of(plane.folder), known=())
+    return used.seconds, used.brokers, time.process_time() - client
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ since a bench of many gigabytes has no room for them.
 
 from __future__ import annotations
 
-import os
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
@@ -16,6 +15,7 @@ from tests.support.broker_group import BrokerGroup
 from tests.support.control_plane import ControlPlane
 
 from .cluster import Cluster
+from .used import pids_of
 
 NAMESPACE: Final = "bench"
 SETTINGS: Final[dict[str, object]] = {"timing": "safe", "log.trash.retention.ms": 0}
@@ -52,16 +52,7 @@ class StrandlineCluster(Cluster):
 
     def pids_beside(self) -> list[int]:
         """Return etcd, the API server and the controller manager, found by their folder."""
-        folder = str(self._plane.folder).encode()
-        found = []
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                words = path.read_bytes()
-            except OSError:
-                continue
-            if folder in words and int(path.parent.name) != os.getpid():
-                found.append(int(path.parent.name))
-        return found
+        return pids_of(self._plane.folder)
 
     def create_topic(self, name: str, partitions: int) -> None:
         """Create a topic of three replicas and min ISR 2 and wait until every ISR is full."""

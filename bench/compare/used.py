@@ -75,6 +75,19 @@ def _cpu_seconds() -> dict[int, float]:
     return found
 
 
+def pids_of(folder: Path) -> list[int]:
+    """Return the processes whose command line names a folder, but for this one."""
+    word, found = str(folder).encode(), []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes()
+        except OSError:
+            continue
+        if word in words and int(path.parent.name) != os.getpid():
+            found.append(int(path.parent.name))
+    return found
+
+
 def resident_mib(pids: Iterable[int]) -> float:
     """Return the resident memory of processes together, MiB."""
     pages = (int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in pids)

@@ -9,7 +9,7 @@ from strandline import component_settings
 from strandline.config.replication import ReplicationConfig
 from strandline.config.timing import TimingConfig
 from strandline.core.broker_context import BrokerContext
-from strandline.core.effects import Effect, PersistState
+from strandline.core.effects import Effect, PersistState, SendFetch
 from strandline.core.events import (
     Event,
     FollowerFetchReceived,
@@ -249,6 +249,19 @@ def leader_and_isr(
         controller_epoch=ControllerEpoch(ce),
         broker_epoch=BrokerEpoch(be),
         partitions=commands,
+    )
+
+
+def received(fetch: SendFetch, follower: int) -> FollowerFetchReceived:
+    """Return what a leader gets of a follower's fetch."""
+    return FollowerFetchReceived(
+        request_id=fetch.request_id,
+        follower=BrokerId(follower),
+        broker_epoch=BrokerEpoch(1),
+        clean_since_epoch=BrokerEpoch(1),
+        max_wait_ms=fetch.max_wait_ms,
+        partitions=fetch.partitions,
+        changes=fetch.changes,
     )
 
 

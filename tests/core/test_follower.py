@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -15,12 +15,16 @@ from strandline.core.effects import (
     WriteEpochCheckpoint,
 )
 from strandline.core.events import FetchedPartition
+from strandline.core.fetch_changes import FetchPartition
 from strandline.core.follower import FollowerReplica
 from strandline.core.notices import Fenced
 from strandline.errors import ErrorCode
 from strandline.model import BatchSpan, EpochEndOffset
 
 from .samples import RECORDS, SETTINGS, TP, batch, end, log, starts, state
+
+OF_NO_PLACE = ("tp", "log_start_offset")
+"""Fields of a wish that may differ from it when the response comes, or never do."""
 
 
 def follower(
@@ -202,3 +206,12 @@ def test_a_response_still_fits_when_the_log_start_came_to_disk_meanwhile() -> No
     assert replica.fetch().log_start_offset == 4
     assert replica.expects(requested)
     assert not replica.expects(replace(requested, fetch_offset=8))
+
+
+@pytest.mark.parametrize(
+    "field", [each.name for each in fields(FetchPartition) if each.name not in OF_NO_PLACE]
+)
+def test_a_response_to_another_place_does_not_fit(field: str) -> None:
+    replica = follower(9, epochs="0@0")
+    requested = replica.fetch()
+    assert not replica.expects(replace(requested, **{field: getattr(requested, field) + 1}))

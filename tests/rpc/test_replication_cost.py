@@ -22,8 +22,6 @@ from strandline.core.events import (
     Event,
     FetchedPartition,
     FetchResponseReceived,
-    FollowerFetchReceived,
-    LeaderAndIsrReceived,
     LiveBrokersChanged,
     ProduceReceived,
     RecordsHandle,
@@ -38,18 +36,13 @@ from strandline.model import (
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
-    IsrEntry,
     LeaderEpoch,
-    LiveBroker,
-    PartitionCommand,
-    PartitionEpoch,
-    PartitionState,
     TopicId,
     TopicPartition,
-    TopicSettings,
 )
 from strandline.rpc.fetch_session import FollowerFetchSession, LeaderFetchSession
 from strandline.rpc.frames import FetchFrame, decode, encode_fetch
+from tests.core.samples import alive, command, leader_and_isr, received, state
 from tests.support.counted_calls import calls_of
 
 FEW, MANY = 12, 1_000
@@ -75,36 +68,11 @@ class Cluster:
         self._replicas = {each: Replicas(each, EPOCH, EPOCH, SETTINGS) for each in brokers}
         self._sending = {each: FollowerFetchSession() for each in FOLLOWERS}
         self._receiving = {each: LeaderFetchSession(session_id=each) for each in FOLLOWERS}
-        state = PartitionState(
-            replicas=brokers,
-            leader=LEADER,
-            leader_epoch=LeaderEpoch(0),
-            partition_epoch=PartitionEpoch(0),
-            isr=tuple(IsrEntry(broker_id=each, broker_epoch=EPOCH) for each in brokers),
-            min_insync_replicas=2,
-            controller_epoch=CONTROLLER_EPOCH,
-        )
-        live = tuple(
-            LiveBroker(broker_id=each, broker_epoch=EPOCH, clean_since_epoch=EPOCH, endpoints=())
-            for each in brokers
-        )
-        commands = tuple(
-            PartitionCommand(
-                tp=tp, topic_name="orders", state=state, settings=TopicSettings(), is_new=True
-            )
-            for tp in self.tps
-        )
+        live = LiveBrokersChanged(controller_epoch=CONTROLLER_EPOCH, brokers=alive(*brokers))
+        commands = [command(state(min_isr=2), tp=tp, is_new=True) for tp in self.tps]
         for broker in brokers:
-            self._step(broker, LiveBrokersChanged(controller_epoch=CONTROLLER_EPOCH, brokers=live))
-            self._step(
-                broker,
-                LeaderAndIsrReceived(
-                    request_id=1,
-                    controller_epoch=CONTROLLER_EPOCH,
-                    broker_epoch=EPOCH,
-                    partitions=commands,
-                ),
-            )
+            self._step(broker, live)
+            self._step(broker, leader_and_isr(*commands))
         self.pass_idle_wait()
 
     def produce(self, tp: TopicPartition) -> None:
@@ -153,15 +121,7 @@ class Cluster:
                 pass
 
     def _send(self, follower: BrokerId, effect: SendFetch) -> None:
-        fetch = FollowerFetchReceived(
-            request_id=effect.request_id,
-            follower=follower,
-            broker_epoch=EPOCH,
-            clean_since_epoch=EPOCH,
-            max_wait_ms=effect.max_wait_ms,
-            partitions=effect.partitions,
-            changes=effect.changes,
-        )
+        fetch = received(effect, follower)
         message = b"".join(encode_fetch(self._sending[follower].frame_of(fetch)))
         (frame,) = decode(message)
         assert isinstance(frame, FetchFrame)

@@ -26,8 +26,6 @@ from strandline.core.events import (
     Event,
     FetchedPartition,
     FetchResponseReceived,
-    FollowerFetchReceived,
-    LeaderAndIsrReceived,
     LiveBrokersChanged,
     StatePersisted,
 )
@@ -46,12 +44,6 @@ from strandline.model import (
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
-    IsrEntry,
-    LeaderEpoch,
-    LiveBroker,
-    PartitionCommand,
-    PartitionEpoch,
-    PartitionState,
     Registration,
     TopicId,
     TopicPartition,
@@ -71,6 +63,7 @@ from strandline.runtime.shells.replication_transport import ReplicationTransport
 from strandline.runtime.storage.disk_space import DiskSpace
 from strandline.runtime.storage.loaded_store import LoadedStore
 from strandline.runtime.storage.replica_store import ReplicaStore
+from tests.core.samples import alive, command, leader_and_isr, received, state
 from tests.kafka.unconnected import Client
 from tests.support.counted_calls import CallCount
 from tests.support.eventually import aeventually
@@ -79,7 +72,7 @@ LEADER, FOLLOWERS = BrokerId(0), (BrokerId(1), BrokerId(2))
 BROKERS = (LEADER, *FOLLOWERS)
 EPOCH, CONTROLLER_EPOCH = BrokerEpoch(1), ControllerEpoch(1)
 SETTINGS = component_settings.core(TimingConfig(), ReplicationConfig())
-TOPIC, TOPIC_ID = "orders", TopicId("00000000-0000-4000-8000-000000000001")
+TOPIC_ID = TopicId("00000000-0000-4000-8000-000000000001")
 LIMITS = LogLimits(index_interval_bytes=4_096, index_size_max_bytes=1 << 20)
 LIMIT_MS = 60_000
 TURNS_MAX = 50
@@ -150,15 +143,7 @@ class Follower:
         self.stream.sent.clear()
 
     def _fetch(self, effect: SendFetch) -> None:
-        fetch = FollowerFetchReceived(
-            request_id=effect.request_id,
-            follower=self._broker_id,
-            broker_epoch=EPOCH,
-            clean_since_epoch=EPOCH,
-            max_wait_ms=effect.max_wait_ms,
-            partitions=effect.partitions,
-            changes=effect.changes,
-        )
+        fetch = received(effect, self._broker_id)
         self.fetches.append(b"".join(encode_fetch(self._session.frame_of(fetch))))
 
 
@@ -283,11 +268,9 @@ class WholeLeader:
     async def lead(self, partitions: int) -> None:
         """Lead so many partitions; the followers are in sync and wait for records."""
         self._store.start()
-        commands = tuple(map(_command, range(partitions)))
-        live = tuple(
-            LiveBroker(broker_id=each, broker_epoch=EPOCH, clean_since_epoch=EPOCH, endpoints=())
-            for each in BROKERS
-        )
+        tps = [TopicPartition(topic_id=TOPIC_ID, partition=each) for each in range(partitions)]
+        commands = tuple(command(state(min_isr=2), tp=tp, is_new=True) for tp in tps)
+        live = alive(*BROKERS)
         update = MetadataUpdate(
             controller_epoch=CONTROLLER_EPOCH,
             broker_epoch=EPOCH,
@@ -300,14 +283,7 @@ class WholeLeader:
         assert self._metadata.apply(update)
         for step in (self._submit, *(each.step for each in self._followers)):
             step(LiveBrokersChanged(controller_epoch=CONTROLLER_EPOCH, brokers=live))
-            step(
-                LeaderAndIsrReceived(
-                    request_id=1,
-                    controller_epoch=CONTROLLER_EPOCH,
-                    broker_epoch=EPOCH,
-                    partitions=commands,
-                )
-            )
+            step(leader_and_isr(*commands))
         await aeventually(partial(self._is_on_disk, partitions), LIMIT_MS, "an epoch of each log")
         await self._exchange()
 
@@ -349,20 +325,6 @@ class WholeLeader:
         await asyncio.gather(*self._streams, return_exceptions=True)
         self._broker_api.close()
         await self._store.stop({})
-
-
-def _command(partition: int) -> PartitionCommand:
-    state = PartitionState(
-        replicas=BROKERS,
-        leader=LEADER,
-        leader_epoch=LeaderEpoch(0),
-        partition_epoch=PartitionEpoch(0),
-        isr=tuple(IsrEntry(broker_id=each, broker_epoch=EPOCH) for each in BROKERS),
-        min_insync_replicas=2,
-        controller_epoch=CONTROLLER_EPOCH,
-    )
-    tp = TopicPartition(topic_id=TOPIC_ID, partition=partition)
-    return PartitionCommand(tp=tp, topic_name=TOPIC, state=state, is_new=True)
 
 
 def _fetched(frame: RecordsFrame) -> FetchedPartition:
