@@ -74,14 +74,15 @@ class Cache:
             **self._objects,
         }
         self._versions: dict[str, dict[str, str]] = {kind: {} for kind in self._by_kind}
+        self._uids: dict[tuple[str, str], str] = {}
         self._gone: dict[str, set[str]] = {}
         self._evicted: dict[str, str] = {}
 
     def put(self, kind: Kind, value: Object) -> None:
         """Remember an object, unless a later one of its name is known.
 
-        kopf keeps the order of what happens to an object, and not between an object and another one
-        of its name, as a StatefulSet's pod and the next one are.
+        kopf keeps the order of what happens to one uid, and not between a pod and the next one of
+        its name. Of one uid the last word counts: a restored store has lower versions.
 
         Raises:  ObjectMalformed; the cache then keeps the earlier object
         """
@@ -90,6 +91,7 @@ class Cache:
             return
         self._by_kind[kind.kind][name] = self._newer(kind, value)
         self._versions[kind.kind][name] = _version(value)
+        self._uids[kind.kind, name] = value["metadata"]["uid"]
         self._gone.get(kind.kind, set()).discard(name)
 
     def put_new(self, kind: Kind, value: Object) -> None:
@@ -107,13 +109,15 @@ class Cache:
             self.remove(kind, name_of(value))
 
     def _is_past(self, kind: Kind, value: Object) -> bool:
-        known = self._versions[kind.kind].get(name_of(value), "")
-        return is_before(_version(value), known)
+        name = name_of(value)
+        is_other = self._uids.get((kind.kind, name)) != value["metadata"]["uid"]
+        return is_other and is_before(_version(value), self._versions[kind.kind].get(name, ""))
 
     def remove(self, kind: Kind, name: str) -> None:
         """Forget an object that is gone."""
         self._by_kind[kind.kind].pop(name, None)
         self._versions[kind.kind].pop(name, None)
+        self._uids.pop((kind.kind, name), None)
         if kind.kind in self._gone:
             self._gone[kind.kind].add(name)
 
@@ -147,6 +151,7 @@ class Cache:
                 self.remove(kind, name)
         known.update(read)
         versions.update({name: _version(listed[name]) for name in read})
+        self._uids.update({(kind.kind, each): listed[each]["metadata"]["uid"] for each in read})
 
     def _newer(self, kind: Kind, value: Object) -> object:
         """Read an object; return the known topic if this one is from before its initialisation."""

@@ -146,6 +146,16 @@ def test_the_end_of_an_object_that_is_told_late_leaves_the_next_one_of_its_name(
     assert not cache.has(kinds.POD, "default-0")
 
 
+def test_an_object_of_a_restored_store_is_remembered_with_its_lower_version() -> None:
+    world = World(topic(partitions=7))
+    restored = topic(partitions=5)
+    restored["metadata"]["resourceVersion"] = "3"
+    world.cache.put(kinds.TOPIC, restored)
+    assert [each.partitions for each in world.cache.topics()] == [5]
+    world.cache.went(kinds.TOPIC, restored)
+    assert world.cache.topics() == []
+
+
 def test_a_list_replaces_everything_of_its_kind() -> None:
     world = World(topic(), topic("gone"), cluster())
     world.cache.replace(kinds.TOPIC, [topic("new")])
