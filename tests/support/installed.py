@@ -19,7 +19,7 @@ from strandline_cli.cluster_view import ClusterView
 from strandline_cli.commands import CommandFailed
 from strandline_cli.kubectl import Kubernetes
 from strandline_cli.load_pod import LoadPod, bootstrap, manifest
-from strandline_cli.release import BROKERS
+from strandline_cli.release import BROKERS, PARTITIONS
 from strandline_cli.verdict import ACKED_MIN, FaultSeen
 from strandline_operator.kinds import TOPIC_ID_LABEL
 from strandline_operator.resources import DATA_PATH
@@ -31,6 +31,7 @@ from tests.support.strandline_objects import CHART, install_crds
 
 KCAT = f"kcat -b {bootstrap()}"
 READY_LIMIT_SECONDS = 120
+IN_SYNC_LIMIT_MS = 90_000
 HELM_LIMIT_SECONDS = 130
 
 
@@ -71,9 +72,13 @@ class Installed:
         )
 
     def create_topic(self, name: str) -> None:
-        """Apply a topic like that of the examples and wait until it is Ready."""
+        """Apply a topic like that of the examples, wait until it is Ready and all are in sync.
+
+        Ready takes a leader and the min ISR, and the last broker may be about to start.
+        """
         release.apply_topic(self.kubernetes, name)
         self.wait_ready(name)
+        eventually(lambda: len(self.led(name)) == PARTITIONS, IN_SYNC_LIMIT_MS, "full ISRs")
 
     def wait_ready(self, topic: str) -> None:
         """Wait until a topic's condition Ready is true."""
