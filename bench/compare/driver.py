@@ -12,16 +12,17 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from confluent_kafka import Producer
 
 FLUSH_SECONDS: Final = 300
 SETTLE_SECONDS: Final = 2.0
-"""Least time from a fault to the end of the trial."""
-GAP_LIMIT_SECONDS: Final = 90
+"""How long records are sent until their waits count, until a fault, and from a fault on."""
+FAULT_LIMIT_SECONDS: Final = 90
+"""Bound of the time until each partition took a record, and until a fault is told."""
 FIRST_ACK_SECONDS: Final = 90
 PERMILLE: Final = {"p50": 500, "p99": 990}
 
@@ -59,55 +60,85 @@ def latency(bootstrap: str, topic: str, partitions: int, rate: int, seconds: int
     return {name: taken[len(taken) * share // 1000] for name, share in PERMILLE.items()}
 
 
-class _Acks:
-    """The acknowledgements of each partition: how long none came, seen from a fault on."""
+@dataclass(slots=True)
+class _Waits:
+    """How long records waited from when they were due to their ack, before and after a fault."""
 
-    def __init__(self, partitions: int) -> None:
-        self.last = [0.0] * partitions
-        self.longest = [0.0] * partitions
-        self.served = [False] * partitions
-        """Whether a record that was sent after the fault was acknowledged."""
-        self.fault_at: float | None = None
+    before: float = 0.0
+    longest: float = 0.0
+    """Of those that were not acknowledged yet when the fault was told."""
+    told: bool = False
+    acked: set[int] = field(default_factory=set)
+    """Partitions with an acknowledgement."""
+    failed: list[str] = field(default_factory=list)
 
-    def note(self, partition: int, sent_at: float) -> None:
-        """Note the acknowledgement of a record."""
-        now, last = time.monotonic(), self.last[partition]
-        if self.fault_at is not None and last:
-            self.longest[partition] = max(self.longest[partition], now - last)
-            self.served[partition] |= sent_at > self.fault_at
-        self.last[partition] = now
+    def note(self, error: Any, partition: int, due: float) -> None:
+        """Note what became of a record."""
+        waited = time.monotonic() - due
+        if error is not None:
+            self.failed.append(str(error))
+            return
+        self.acked.add(partition)
+        if self.told:
+            self.longest = max(self.longest, waited)
+        else:
+            self.before = max(self.before, waited)
 
 
-def gap(bootstrap: str, topic: str, partitions: int, rate: int) -> Any:
+def fault(bootstrap: str, topic: str, partitions: int, rate: int) -> Any:
     """Produce to each partition at a rate; print "ready", and wait for a line that tells a fault.
 
-    Returns:  the longest time without an ack of any partition that ends after the fault, seconds
+    A record counts from when it was due: what waits for a new leader counts in full, and so does
+    what waits because the brokers get more than they take, which `before` shows.
+
+    Returns:  the longest wait of a record, before the fault and from it on, seconds
     """
-    acks, producer = _Acks(partitions), _producer(bootstrap)
-    told = threading.Thread(target=sys.stdin.readline, daemon=True)
-    told.start()
-    ends, said = time.monotonic() + GAP_LIMIT_SECONDS, False
+    waits, producer = _Waits(), _producer(bootstrap)
+    heard = threading.Thread(target=sys.stdin.readline, daemon=True)
+    heard.start()
+    sent = _sent(producer, topic, partitions, rate, waits)
+    _send_until(sent, lambda: len(waits.acked) == partitions)
+    _send_for(sent, SETTLE_SECONDS)
+    waits.before = 0.0  # the first records found connections and leaders
+    _send_for(sent, SETTLE_SECONDS)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    _send_until(sent, lambda: not heard.is_alive())
+    waits.told = True
+    _send_for(sent, SETTLE_SECONDS)
+    _flush(producer, waits.failed)
+    return {"longest": waits.longest, "before": waits.before}
+
+
+def _sent(
+    producer: Producer, topic: str, partitions: int, rate: int, waits: _Waits
+) -> Iterator[None]:
+    """Send the next record when it is due, each time that somebody asks."""
+    began = time.monotonic()
     for number in itertools.count():
-        now, partition = time.monotonic(), number % partitions
+        due, partition = began + number / (rate * partitions), number % partitions
+        while (left := due - time.monotonic()) > 0:
+            producer.poll(left)
 
-        def on_delivery(error: Any, _: Any, partition: int = partition, now: float = now) -> None:
-            if error is None:
-                acks.note(partition, now)
+        def on_delivery(error: Any, _: Any, partition: int = partition, due: float = due) -> None:
+            waits.note(error, partition, due)
 
-        with suppress(BufferError):
-            producer.produce(topic, bytes(100), partition=partition, on_delivery=on_delivery)
-        producer.poll(1 / (rate * partitions))
-        if not said and all(acks.last):
-            said = True
-            sys.stdout.write("ready\n")
-            sys.stdout.flush()
-        if not told.is_alive() and acks.fault_at is None:
-            acks.fault_at = now
-        if acks.fault_at is not None and all(acks.served) and now - acks.fault_at > SETTLE_SECONDS:
-            return {"gap": max(acks.longest)}
-        if now > ends:
-            break
-    raise NotAcknowledged(f"{acks.served.count(False)} of {partitions} partitions after the fault")
+        producer.produce(topic, bytes(100), partition=partition, on_delivery=on_delivery)
+        producer.poll(0)
+        yield
+
+
+def _send_until(sent: Iterator[None], done: Callable[[], bool]) -> None:
+    ends = time.monotonic() + FAULT_LIMIT_SECONDS
+    while not done():
+        next(sent)
+        if time.monotonic() > ends:
+            raise NotAcknowledged("a record to each partition, or no fault was told")
+
+
+def _send_for(sent: Iterator[None], seconds: float) -> None:
+    ends = time.monotonic() + seconds
+    _send_until(sent, lambda: time.monotonic() > ends)
 
 
 def first_ack(bootstrap: str, topic: str) -> Any:
@@ -143,7 +174,7 @@ def _poll_until(producer: Producer, ends: threading.Event) -> None:
 
 
 TRIALS: Final[dict[str, Callable[..., Any]]] = {
-    each.__name__: each for each in (latency, gap, first_ack)
+    each.__name__: each for each in (latency, fault, first_ack)
 }
 
 if __name__ == "__main__":

@@ -68,6 +68,13 @@ def _latency(trial: str, title: str, *, p99_goal: float | None) -> tuple[Figure,
     )
 
 
+def _kill(trial: str, title: str, aim: float) -> tuple[Figure, ...]:
+    return (
+        Figure(trial=trial, name="longest", title=f"kill -9 of {title}", unit="s", aim=aim),
+        Figure(trial=trial, name="before", title="  longest wait before it", unit="s"),
+    )
+
+
 FIGURES: Final = (
     *_bulk("bulk-1", "1 KiB x1", 1.5, 0.7),
     *_bulk("bulk-6", "1 KiB x6", 1.5, 0.7),
@@ -81,13 +88,9 @@ FIGURES: Final = (
     *_latency("latency-1000", "1,000/s", p99_goal=None),
     Figure(trial="idle-12", name="cpu", title="idle, 12 partitions", unit="% of a core"),
     Figure(trial="idle-12", name="rss", title="  resident memory of a broker", unit="MiB"),
-    Figure(trial="kill-leader-6", name="gap", title="kill -9 of a leader, x6", unit="s", aim=0.3),
-    Figure(
-        trial="kill-leader-100", name="gap", title="kill -9 of a leader, x100", unit="s", aim=0.3
-    ),
-    Figure(
-        trial="kill-controller", name="gap", title="kill -9 of the controller", unit="s", aim=0.5
-    ),
+    *_kill("kill-leader-6", "a leader, x6", 0.3),
+    *_kill("kill-leader-100", "a leader, x100", 0.3),
+    *_kill("kill-controller", "the controller", 0.5),
     Figure(trial="start", name="first", title="cold start to the first ack", unit="s", aim=3.0),
     *_latency("beside-100", "100/s beside 1,000 idle partitions", p99_goal=1.0),
     *_latency("beside-1000", "1,000/s beside 1,000 idle partitions", p99_goal=None),
