@@ -199,17 +199,17 @@ def succeeded(partition: int, *, version: float, changed_ms: int) -> History:
 
 SUCCEEDED = {
     # The election raised the partition epoch, and nothing else did: the ISR changed with it.
-    0: ((8, 9_800), 0),
+    0: ((8, 9_800), 9_800, 0),
     # The leader before had shrunk the ISR, at any time since its last scrape.
-    1: ((9, 9_800), 800),
-    # The new leader shrank the ISR itself.
-    2: ((9, 9_900), 200),
+    1: ((9, 9_800), 9_800, 800),
+    # The new leader shrank the ISR itself, if the election had not.
+    2: ((9, 9_900), 9_900, 100),
     # One of the two did so, and something else happened as well.
-    3: ((10, 9_900), 800),
+    3: ((10, 9_900), 9_900, 900),
     # Nothing tells.
-    4: ((-1, 9_800), 800),
+    4: ((-1, 9_800), 9_800, 800),
 }
-"""By partition: version and changed_ms of `succeeded`, and the error of the edge."""
+"""By partition: version and changed_ms of `succeeded`, and the edge's time and error."""
 
 
 @pytest.mark.parametrize("name", ["isr_intervals", "isr_size_intervals", "ur_episodes"])
@@ -218,18 +218,18 @@ def test_an_isr_change_that_an_old_leader_made_after_its_last_scrape_lies_within
 ) -> None:
     given = [
         succeeded(number, version=version, changed_ms=changed_ms)
-        for number, ((version, changed_ms), _) in SUCCEEDED.items()
+        for number, ((version, changed_ms), _, _) in SUCCEEDED.items()
     ]
     rows = table_of(spark, name, *given, length=20_000)
     after = {row["partition"]: row for row in rows if row["start_ms"] > START_MS}
-    assert {number: row["start_err_ms"] for number, row in after.items()} == {
-        number: error for number, (_, error) in SUCCEEDED.items()
-    }
+    edges = {n: (row["start_ms"] - START_MS, row["start_err_ms"]) for n, row in after.items()}
+    assert edges == {n: (at, error) for n, (_, at, error) in SUCCEEDED.items()}
     for row in after.values():
-        assert row["start_ms"] == START_MS + 9_800
-        assert row["duration_high_ms"] == 10_200 + row["start_err_ms"]
+        earliest = row["start_ms"] - row["start_err_ms"]
+        assert row["duration_high_ms"] == row["end_ms"] - earliest
     for row in rows:
         if row["start_ms"] == START_MS:
-            assert row["end_ms"] == START_MS + 9_800
-            assert row["end_err_ms"] == after[row["partition"]]["start_err_ms"]
-            assert row["duration_low_ms"] == 9_800 - row["end_err_ms"]
+            following = after[row["partition"]]
+            assert row["end_ms"] == following["start_ms"]
+            assert row["end_err_ms"] == following["start_err_ms"]
+            assert row["duration_low_ms"] == row["end_ms"] - START_MS - row["end_err_ms"]

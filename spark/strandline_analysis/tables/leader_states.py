@@ -113,8 +113,7 @@ def _with_edges(pieces: DataFrame, facts: DataFrame, *, interval_ms: int) -> Dat
 
     The time of a change within one leadership is known exactly if the partition epoch rose by
     one since the previous scrape: then it was the only change. The first scrape of a leadership
-    shows when the leadership began, and whether the ISR changed since. What changed before that is
-    dated to the begin as well; its error is that of `_with_error_of_begin`.
+    shows when the leadership began, and whether the ISR changed since; see `_with_begin`.
     """
     known = pieces
     for metric, at, into in (
@@ -125,7 +124,7 @@ def _with_edges(pieces: DataFrame, facts: DataFrame, *, interval_ms: int) -> Dat
         (names.PARTITION_PARTITION_EPOCH, "told_ms", "version_told"),
     ):
         known = value_at(known, facts, metric, at=at, into=into)
-    known = _with_error_of_begin(
+    known = _with_begin(
         known.withColumns(
             {
                 "changed": F.round(F.col("changed") * 1000),
@@ -134,7 +133,7 @@ def _with_edges(pieces: DataFrame, facts: DataFrame, *, interval_ms: int) -> Dat
             }
         )
     )
-    first, changed, since = (F.col(name) for name in ("first_ms", "changed", "since"))
+    first, changed, since = F.col("first_ms"), F.col("changed"), F.col("since")
     alone = F.col("version") == F.col("version_before") + 1
     stated = F.col("of_isr") & (changed > F.col("previous_ms")) & (changed <= first) & alone
     leadership = Window.partitionBy("topic", "partition", "epoch")
@@ -143,7 +142,7 @@ def _with_edges(pieces: DataFrame, facts: DataFrame, *, interval_ms: int) -> Dat
         & (first - since <= GAP_INTERVALS * interval_ms)
         & (since <= first)
     )
-    start = F.when(began, since).when(stated, changed).otherwise(first).cast("long")
+    start = F.when(began, F.col("begin_ms")).when(stated, changed).otherwise(first).cast("long")
     error = F.when(began, F.col("begin_err_ms")).when(stated, 0)
     # A scrape that failed, without a gap, leaves more than an interval for the change.
     error = F.coalesce(error, first - F.col("previous_ms"), F.lit(interval_ms)).cast("long")
@@ -157,8 +156,11 @@ def _with_edges(pieces: DataFrame, facts: DataFrame, *, interval_ms: int) -> Dat
     return moved.withColumns({"end_ms": end, "end_err_ms": error})
 
 
-def _with_error_of_begin(pieces: DataFrame) -> DataFrame:
-    """Add begin_err_ms: the error of a piece that is dated to the begin of its leadership.
+def _with_begin(pieces: DataFrame) -> DataFrame:
+    """Add begin_ms and begin_err_ms: the start of a piece that a leadership's first scrape shows.
+
+    It is the begin of the leadership; of the ISR it is the new leader's own last change, as the
+    ISR may have been the one before until then.
 
     An election raises the partition epoch by one, and each change of the ISR by one. Where the
     election and the new leader's own change are all that raised it since the last sample of the
@@ -174,19 +176,23 @@ def _with_error_of_begin(pieces: DataFrame) -> DataFrame:
     changed, since = F.col("changed"), F.col("since")
     rose = F.col("version") - F.col("before.version_told")
     is_all = ((changed == since) & (rose == 1)) | ((changed > since) & (rose == 2))
-    own = F.when(F.col("of_isr") & (changed == since), 0).otherwise(F.col("first_ms") - since)
+    own_change = F.col("of_isr") & changed.between(since, F.col("first_ms"))
+    begin = F.when(own_change, changed).otherwise(since)
+    since_begin = F.when(own_change, changed).otherwise(F.col("first_ms")) - since
     told = F.col("of_isr") & F.coalesce(is_all, F.lit(False))
     # Without a leadership before its sample is null, which `greatest` passes over.
-    error = F.when(told, own).otherwise(F.greatest(own, since - F.col("before.told_ms")))
-    return pieces.withColumn("before", before).withColumn("begin_err_ms", error).drop("before")
+    reach = F.greatest(since_begin, begin - F.col("before.told_ms"))
+    error = F.when(told, since_begin).otherwise(reach)
+    dated = pieces.withColumn("before", before)
+    return dated.withColumns({"begin_ms": begin, "begin_err_ms": error}).drop("before")
 
 
 def _truth(pieces: DataFrame, *, start_ms: int, end_ms: int) -> DataFrame:
     """Cut every leadership off where a later one begins.
 
     A leadership that begins after a hole follows none: the hole ends with its first scrape, and
-    what that shows may have been so for longer than an error tells. Its begin has one error for the
-    gauges of the ISR and another one for the rest.
+    what that shows may have been so for longer than an error tells. The gauges of the ISR have a
+    begin of their own.
     """
     in_order = Window.partitionBy("topic", "partition", "of_isr").orderBy("epoch")
     earlier = in_order.rowsBetween(Window.unboundedPreceding, -1)

@@ -80,19 +80,20 @@ WITH numbered AS (
         first = first_scrape AND first - since BETWEEN 0 AND gap_ms() AS at_since,
         of_isr AND previous_ms < changed AND changed <= first
             AND version = last_version + 1 AS at_change,
-        CASE WHEN of_isr AND changed = since THEN 0 ELSE first - since END AS own_err_ms,
+        of_isr AND changed BETWEEN since AND first AS own_change,
         of_isr AND coalesce(version - earlier_version = CASE WHEN changed = since THEN 1
             WHEN changed > since THEN 2 END, false) AS is_all
     FROM whole JOIN earlier_told USING (topic, partition, epoch)
 ), dated AS (
     SELECT *,
-        CASE WHEN at_since THEN since WHEN at_change THEN changed ELSE first END AS start_ms,
+        CASE WHEN at_since THEN begin_ms WHEN at_change THEN changed ELSE first END AS start_ms,
         CASE WHEN at_since AND NOT is_all AND earlier_last IS NOT NULL
-                THEN greatest(own_err_ms, since - earlier_last)
-            WHEN at_since THEN own_err_ms
+                THEN greatest(begin_err_ms, begin_ms - earlier_last)
+            WHEN at_since THEN begin_err_ms
             WHEN at_change THEN 0
             ELSE coalesce(first - previous_ms, interval_ms()) END AS start_err_ms
-    FROM begun
+    FROM (SELECT *, CASE WHEN own_change THEN changed ELSE since END AS begin_ms,
+            CASE WHEN own_change THEN changed ELSE first END - since AS begin_err_ms FROM begun)
 )
 SELECT metric, of_isr, pod, topic, partition, replica, epoch, value, start_ms, start_err_ms,
     CASE WHEN any_previous_ms IS NOT NULL AND previous_ms IS NULL THEN 'leader_change'

@@ -77,7 +77,7 @@ def leader_states(
         found = pieces.setdefault((gauge, subject), [])
         of_series = holding(samples, of)
         found += _of_series(history, gauge, labels, of_series, first_scrape, last_told, of)
-    whole = {}
+    whole: dict[tuple[str, Subject], list[State]] = {}
     for of_isr in (True, False):
         alike = {key: states for key, states in pieces.items() if (key[0] in ISR_GAUGES) is of_isr}
         begun: dict[int, Edge] = {}
@@ -119,13 +119,9 @@ def _of_series(
         of_isr = gauge in ISR_GAUGES
         previous = sample.previous if same_epoch else None
         if at == first_scrape[epoch] and 0 <= at - since <= of.gap_ms:
-            start, error = since, 0 if of_isr and changed == since else at - since
-            earlier = max((each for each in last_told if each < epoch), default=None)
-            if earlier is not None:
-                last, version = last_told[earlier]
-                rose = versions.get(at, math.nan) - version
-                if not (of_isr and _is_all(rose, since=since, changed=changed)):
-                    error = max(error, since - last)
+            own_change = changed if of_isr else None
+            version, told = versions.get(at, math.nan), _told_before(last_told, epoch)
+            start, error = _begin(told, at=at, since=since, changed=own_change, version=version)
         elif (
             of_isr
             and previous is not None
@@ -155,9 +151,29 @@ def _of_series(
     yield from made
 
 
-def _is_all(rose: float, *, since: int, changed: int) -> bool:
-    """Tell whether an election and the new leader's own change are all that raised the version."""
-    return (rose == 1 and changed == since) or (rose == 2 and changed > since)
+def _told_before(last_told: dict[int, Told], epoch: int) -> Told | None:
+    """Return what the leadership before an epoch told last, None without one."""
+    earlier = [each for each in last_told if each < epoch]
+    return last_told[max(earlier)] if earlier else None
+
+
+def _begin(told: Told | None, *, at: int, since: int, changed: int | None, version: float) -> Edge:
+    """Return the start of a piece that the first scrape of a leadership shows.
+
+    Shape:   told by the leadership before; changed is None of gauges that are not of the ISR
+    """
+    start, error = since, at - since
+    if changed is not None and since <= changed <= at:
+        start, error = changed, changed - since
+    if told is None:
+        return start, error
+    last, version_before = told
+    rose = version - version_before
+    # An election and the new leader's own change are all that raised the version.
+    is_all = changed is not None and (
+        (rose == 1 and changed == since) or (rose == 2 and changed > since)
+    )
+    return start, error if is_all else max(error, start - last)
 
 
 def _whole(
