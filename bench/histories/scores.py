@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -267,7 +267,7 @@ def _states_of(rows: list[Row], truth: list[Row], *, value: str, interval_ms: in
         if not any(abs(at - edge) <= interval_ms for at in starts[after[value]]):
             missed += 1
             short += min(_length(before), _length(after)) < interval_ms
-    late = sum(_is_late(row, truth, value) for row in known)
+    late = sum(_is_late(row, truth, value) for row in _begun(rows, value))
     errors = [abs(_length(row) - _length(other)) for row, other in pairs]
     return Score(
         found=len(known),
@@ -283,10 +283,16 @@ def _states_of(rows: list[Row], truth: list[Row], *, value: str, interval_ms: in
     )
 
 
+def _begun(rows: Sequence[Row], value: str) -> Iterator[Row]:
+    """Yield the rows that begin with a change from one known state to another."""
+    for before, row in itertools.pairwise(rows):
+        known = before[value] is not None and row[value] is not None
+        if known and before[value] != row[value] and before["end_ms"] == row["start_ms"]:
+            yield row
+
+
 def _is_late(row: Row, truth: Sequence[Row], value: str) -> bool:
-    """Tell whether the start of a row, where it is a change, lies outside of its own error."""
-    if row.get("start_reason") not in {"change", "leader_change"}:
-        return False
+    """Tell whether the start of a row lies outside of its own error."""
     latest, earliest = row["start_ms"], row["start_ms"] - row["start_err_ms"]
     edges = [other["start_ms"] for other in truth if other[value] == row[value]]
     return not any(earliest <= edge <= latest for edge in edges)

@@ -133,6 +133,15 @@ def test_scraped_each_second_a_table_has_what_scrapes_can_show_and_nothing_else(
     assert expected > 0
 
 
+@pytest.mark.parametrize("interval_ms", [1_000, 5_000, 15_000])
+def test_a_change_of_an_isr_lies_within_the_error_of_its_edge(interval_ms: int) -> None:
+    for seed in SEEDS:
+        for name in ("isr_intervals", "isr_size_intervals"):
+            score = scraped(seed, interval_ms).score(name)
+            assert score.found > 50
+            assert score.late_edges == 0, (seed, name)
+
+
 def test_churn_counts_nothing_that_did_not_happen_and_lacks_what_fell_into_gaps() -> None:
     for seed in SEEDS:
         history = scraped(seed)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from strandline import names
-from tests.analysis.generated import START_MS, shifted
+from strandline.names import Metric
+from tests.analysis.generated import START_MS, History, shifted
 from tests.analysis.test_tables_by_hand import leader, line, table_of
 
 pytestmark = pytest.mark.processes
@@ -164,3 +165,71 @@ def test_a_new_leader_that_joined_the_isr_unseen_was_not_elected_uncleanly(
         length=24_000,
     )
     assert election["kind"] == kind
+
+
+def succeeded(partition: int, *, version: float, changed_ms: int) -> History:
+    """Return a leader, scraped up to second 9, and the next one, which began at 9.8.
+
+    Shape:   version is the partition epoch that the next one shows, -1 if nobody shows one; it
+             had 3 members of the ISR before, and 2 from second 10 on
+    Units:   changed_ms: since the start, when the next one last saw the ISR change
+    """
+    of, told = {"topic": "orders", "partition": str(partition)}, START_MS / 1000
+    shown: dict[Metric, tuple[float, float]] = {
+        names.PARTITION_LEADER_EPOCH: (1, 2),
+        names.PARTITION_IS_LEADER: (1, 1),
+        names.PARTITION_PARTITION_EPOCH: (7 if version > 0 else -1, version),
+        names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS: (told - 60, told + 9.8),
+        names.PARTITION_ISR_LAST_CHANGE_TIMESTAMP_SECONDS: (told - 60, told + changed_ms / 1000),
+        names.PARTITION_ISR_SIZE: (3, 2),
+        names.PARTITION_REPLICAS: (3, 3),
+        names.PARTITION_MIN_INSYNC_REPLICAS: (2, 2),
+    }
+    lines = [
+        line(metric, [value] * 10, broker=broker, first=10 * broker, of=of)
+        for metric, values in shown.items()
+        for broker, value in enumerate(values)
+    ]
+    member = names.PARTITION_ISR_MEMBER
+    for broker, value in enumerate((1.0, 0.0)):
+        of_replica = {**of, "replica": "2"}
+        lines.append(line(member, [value] * 10, broker=broker, first=10 * broker, of=of_replica))
+    return {labels: samples for each in lines for labels, samples in each.items() if samples}
+
+
+SUCCEEDED = {
+    # The election raised the partition epoch, and nothing else did: the ISR changed with it.
+    0: ((8, 9_800), 9_800, 0),
+    # The leader before had shrunk the ISR, at any time since its last scrape.
+    1: ((9, 9_800), 9_800, 800),
+    # The new leader shrank the ISR itself, if the election had not.
+    2: ((9, 9_900), 9_900, 100),
+    # One of the two did so, and something else happened as well.
+    3: ((10, 9_900), 9_900, 900),
+    # Nothing tells.
+    4: ((-1, 9_800), 9_800, 800),
+}
+"""By partition: version and changed_ms of `succeeded`, and the edge's time and error."""
+
+
+@pytest.mark.parametrize("name", ["isr_intervals", "isr_size_intervals", "ur_episodes"])
+def test_an_isr_change_that_an_old_leader_made_after_its_last_scrape_lies_within_the_error(
+    spark: Any, name: str
+) -> None:
+    given = [
+        succeeded(number, version=version, changed_ms=changed_ms)
+        for number, ((version, changed_ms), _, _) in SUCCEEDED.items()
+    ]
+    rows = table_of(spark, name, *given, length=20_000)
+    after = {row["partition"]: row for row in rows if row["start_ms"] > START_MS}
+    edges = {n: (row["start_ms"] - START_MS, row["start_err_ms"]) for n, row in after.items()}
+    assert edges == {n: (at, error) for n, (_, at, error) in SUCCEEDED.items()}
+    for row in after.values():
+        earliest = row["start_ms"] - row["start_err_ms"]
+        assert row["duration_high_ms"] == row["end_ms"] - earliest
+    for row in rows:
+        if row["start_ms"] == START_MS:
+            following = after[row["partition"]]
+            assert row["end_ms"] == following["start_ms"]
+            assert row["end_err_ms"] == following["start_err_ms"]
+            assert row["duration_low_ms"] == row["end_ms"] - START_MS - row["end_err_ms"]

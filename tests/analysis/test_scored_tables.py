@@ -89,7 +89,7 @@ def test_isr_intervals_agree_with_the_truth(folder: Path, out: Path) -> None:
     )
     print("isr_intervals:", score)
     assert score.expected > 100
-    assert (score.precision, score.recall, score.wrong_ms) == (1, 1, 0)
+    assert (score.precision, score.recall, score.late_edges, score.wrong_ms) == (1, 1, 0, 0)
     assert score.missed_edges == score.missed_between_scrapes
     assert score.worst_duration_error_ms <= 2 * INTERVAL_MS
     assert score.coverage > 0.9

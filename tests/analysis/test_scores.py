@@ -64,6 +64,8 @@ def test_unknown_time_is_no_error_and_lowers_what_is_known() -> None:
     score = scored(table)
     assert (score.precision, score.recall, score.missed_edges, score.wrong_ms) == (1, 1, 0, 0)
     assert score.coverage == pytest.approx(35 / 60)
+    # The end of unknown time is no change.
+    assert score.late_edges == 0
 
 
 def test_a_state_that_never_was_costs_precision() -> None:

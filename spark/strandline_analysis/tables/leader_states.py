@@ -98,6 +98,7 @@ def _under_epochs(told: DataFrame, facts: DataFrame, *, interval_ms: int) -> Dat
     return paired.where((seen_first < F.col("epoch_end_ms")) & (seen_first <= last)).withColumns(
         {
             "first_ms": seen_first,
+            "told_ms": F.least("last_ms", "epoch_last_ms"),
             "start_reason": F.when(begun_in, "leader_change").otherwise(F.col("start_reason")),
             "previous_ms": F.when(~begun_in, F.col("previous_ms")),
             "end_ms": F.least("hold_end_ms", "epoch_end_ms"),
@@ -112,7 +113,7 @@ def _with_edges(pieces: DataFrame, facts: DataFrame, *, interval_ms: int) -> Dat
 
     The time of a change within one leadership is known exactly if the partition epoch rose by
     one since the previous scrape: then it was the only change. The first scrape of a leadership
-    shows when the leadership began, and whether the ISR changed since.
+    shows when the leadership began, and whether the ISR changed since; see `_with_begin`.
     """
     known = pieces
     for metric, at, into in (
@@ -120,23 +121,29 @@ def _with_edges(pieces: DataFrame, facts: DataFrame, *, interval_ms: int) -> Dat
         (names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS, "first_ms", "since"),
         (names.PARTITION_PARTITION_EPOCH, "first_ms", "version"),
         (names.PARTITION_PARTITION_EPOCH, "previous_ms", "version_before"),
+        (names.PARTITION_PARTITION_EPOCH, "told_ms", "version_told"),
     ):
         known = value_at(known, facts, metric, at=at, into=into)
-    changed, since = F.round(F.col("changed") * 1000), F.round(F.col("since") * 1000)
-    first = F.col("first_ms")
+    known = _with_begin(
+        known.withColumns(
+            {
+                "changed": F.round(F.col("changed") * 1000),
+                "since": F.round(F.col("since") * 1000),
+                "of_isr": F.col("metric").isin(*(gauge.name for gauge in OF_ISR)),
+            }
+        )
+    )
+    first, changed, since = F.col("first_ms"), F.col("changed"), F.col("since")
     alone = F.col("version") == F.col("version_before") + 1
-    of_isr = F.col("metric").isin(*(gauge.name for gauge in OF_ISR))
-    stated = of_isr & (changed > F.col("previous_ms")) & (changed <= first) & alone
+    stated = F.col("of_isr") & (changed > F.col("previous_ms")) & (changed <= first) & alone
     leadership = Window.partitionBy("topic", "partition", "epoch")
     began = (
         (first == F.min("first_ms").over(leadership))
         & (first - since <= GAP_INTERVALS * interval_ms)
         & (since <= first)
     )
-    start = F.when(began, since).when(stated, changed).otherwise(first).cast("long")
-    error = F.when(began, F.when(of_isr & (changed == since), 0).otherwise(first - since)).when(
-        stated, 0
-    )
+    start = F.when(began, F.col("begin_ms")).when(stated, changed).otherwise(first).cast("long")
+    error = F.when(began, F.col("begin_err_ms")).when(stated, 0)
     # A scrape that failed, without a gap, leaves more than an interval for the change.
     error = F.coalesce(error, first - F.col("previous_ms"), F.lit(interval_ms)).cast("long")
     moved = known.withColumns({"start_ms": start, "start_err_ms": error})
@@ -149,16 +156,48 @@ def _with_edges(pieces: DataFrame, facts: DataFrame, *, interval_ms: int) -> Dat
     return moved.withColumns({"end_ms": end, "end_err_ms": error})
 
 
+def _with_begin(pieces: DataFrame) -> DataFrame:
+    """Add begin_ms and begin_err_ms: the start of a piece that a leadership's first scrape shows.
+
+    It is the begin of the leadership; of the ISR it is the new leader's own last change, as the
+    ISR may have been the one before until then.
+
+    An election raises the partition epoch by one, and each change of the ISR by one. Where the
+    election and the new leader's own change are all that raised it since the last sample of the
+    leadership before, the ISR was the same up to the election. Else the leader before may have
+    changed it unseen, at any time since that sample. Nothing tells such a thing of other gauges.
+
+    Shape:   pieces has epoch, first_ms, told_ms (the time of its last sample), of_isr, changed and
+             since in ms, version at first_ms and version_told at told_ms
+    """
+    in_order = Window.partitionBy("topic", "partition").orderBy("epoch")
+    earlier = in_order.rangeBetween(Window.unboundedPreceding, -1)
+    before = F.max(F.struct("epoch", "told_ms", "version_told")).over(earlier)
+    changed, since = F.col("changed"), F.col("since")
+    rose = F.col("version") - F.col("before.version_told")
+    is_all = ((changed == since) & (rose == 1)) | ((changed > since) & (rose == 2))
+    own_change = F.col("of_isr") & changed.between(since, F.col("first_ms"))
+    begin = F.when(own_change, changed).otherwise(since)
+    since_begin = F.when(own_change, changed).otherwise(F.col("first_ms")) - since
+    told = F.col("of_isr") & F.coalesce(is_all, F.lit(False))
+    # Without a leadership before its sample is null, which `greatest` passes over.
+    reach = F.greatest(since_begin, begin - F.col("before.told_ms"))
+    error = F.when(told, since_begin).otherwise(reach)
+    dated = pieces.withColumn("before", before)
+    return dated.withColumns({"begin_ms": begin, "begin_err_ms": error}).drop("before")
+
+
 def _truth(pieces: DataFrame, *, start_ms: int, end_ms: int) -> DataFrame:
     """Cut every leadership off where a later one begins.
 
     A leadership that begins after a hole follows none: the hole ends with its first scrape, and
-    what that shows may have been so for longer than an error tells.
+    what that shows may have been so for longer than an error tells. The gauges of the ISR have a
+    begin of their own.
     """
-    in_order = Window.partitionBy("topic", "partition").orderBy("epoch")
+    in_order = Window.partitionBy("topic", "partition", "of_isr").orderBy("epoch")
     earlier = in_order.rowsBetween(Window.unboundedPreceding, -1)
     later = in_order.rowsBetween(1, Window.unboundedFollowing)
-    key = ["topic", "partition", "epoch"]
+    key = ["topic", "partition", "epoch", "of_isr"]
     leaderships = (
         pieces.groupBy(*key)
         .agg(

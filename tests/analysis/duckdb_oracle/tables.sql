@@ -41,7 +41,7 @@ FROM samples WHERE NOT stale AND topic IS NOT NULL AND partition IS NOT NULL GRO
 
 -- When did each gauge of leaders have which value?
 CREATE VIEW gauge_sample AS
-SELECT held.*, epoch, version, changed, since,
+SELECT held.*, epoch, version, changed, since, of_isr(metric) AS of_isr,
     lag(epoch) OVER series AS last_epoch, lag(value) OVER series AS last_value,
     lag(version) OVER series AS last_version, min(ts) OVER leadership AS first_scrape
 FROM held JOIN scrape USING (pod, instance, topic, partition, ts)
@@ -50,13 +50,23 @@ WHERE metric IN ('strandline_partition_isr_member', 'strandline_partition_isr_si
 WINDOW series AS (PARTITION BY series_id ORDER BY ts),
     leadership AS (PARTITION BY topic, partition, epoch);
 
+-- What did each leadership tell last, and the one before it?
+CREATE VIEW earlier_told AS
+WITH told AS (
+    SELECT topic, partition, epoch, max(ts) AS last, arg_max_null(version, ts) AS version
+    FROM gauge_sample GROUP BY ALL
+)
+SELECT topic, partition, epoch, lag(last) OVER p AS earlier_last,
+    lag(version) OVER p AS earlier_version
+FROM told WINDOW p AS (PARTITION BY topic, partition ORDER BY epoch);
+
 CREATE VIEW run AS
 WITH numbered AS (
     SELECT *, sum(CASE WHEN previous_ms IS NOT NULL AND last_epoch = epoch AND last_value = value
         THEN 0 ELSE 1 END) OVER (PARTITION BY series_id ORDER BY ts) AS number
     FROM gauge_sample
 ), whole AS (
-    SELECT series_id, metric, pod, topic, partition, replica, number, epoch, value,
+    SELECT series_id, metric, of_isr, pod, topic, partition, replica, number, epoch, value,
         min(ts) AS first, arg_max(until_ms, ts) AS until_ms, arg_max(end_reason, ts) AS end_reason,
         arg_min(start_reason, ts) AS start_reason,
         arg_min_null(previous_ms, ts) AS any_previous_ms,
@@ -68,19 +78,24 @@ WITH numbered AS (
 ), begun AS (
     SELECT *,
         first = first_scrape AND first - since BETWEEN 0 AND gap_ms() AS at_since,
-        of_isr(metric) AND previous_ms < changed AND changed <= first
-            AND version = last_version + 1 AS at_change
-    FROM whole
+        of_isr AND previous_ms < changed AND changed <= first
+            AND version = last_version + 1 AS at_change,
+        of_isr AND changed BETWEEN since AND first AS own_change,
+        of_isr AND coalesce(version - earlier_version = CASE WHEN changed = since THEN 1
+            WHEN changed > since THEN 2 END, false) AS is_all
+    FROM whole JOIN earlier_told USING (topic, partition, epoch)
 ), dated AS (
     SELECT *,
-        CASE WHEN at_since THEN since WHEN at_change THEN changed ELSE first END AS start_ms,
-        CASE WHEN at_since THEN CASE WHEN of_isr(metric) AND changed = since THEN 0
-                ELSE first - since END
+        CASE WHEN at_since THEN begin_ms WHEN at_change THEN changed ELSE first END AS start_ms,
+        CASE WHEN at_since AND NOT is_all AND earlier_last IS NOT NULL
+                THEN greatest(begin_err_ms, begin_ms - earlier_last)
+            WHEN at_since THEN begin_err_ms
             WHEN at_change THEN 0
             ELSE coalesce(first - previous_ms, interval_ms()) END AS start_err_ms
-    FROM begun
+    FROM (SELECT *, CASE WHEN own_change THEN changed ELSE since END AS begin_ms,
+            CASE WHEN own_change THEN changed ELSE first END - since AS begin_err_ms FROM begun)
 )
-SELECT metric, pod, topic, partition, replica, epoch, value, start_ms, start_err_ms,
+SELECT metric, of_isr, pod, topic, partition, replica, epoch, value, start_ms, start_err_ms,
     CASE WHEN any_previous_ms IS NOT NULL AND previous_ms IS NULL THEN 'leader_change'
         ELSE start_reason END AS start_reason,
     CASE WHEN adjoins THEN next_start ELSE until_ms END AS end_ms,
@@ -96,14 +111,14 @@ FROM (
 
 CREATE VIEW cut AS
 WITH leadership AS (
-    SELECT topic, partition, epoch, min({'ms': start_ms, 'err': start_err_ms}) AS begun,
+    SELECT topic, partition, epoch, of_isr, min({'ms': start_ms, 'err': start_err_ms}) AS begun,
         max(end_ms) AS ended_ms
     FROM run GROUP BY ALL
 ), superseded AS (
-    SELECT *, min(begun) OVER (PARTITION BY topic, partition ORDER BY epoch
+    SELECT *, min(begun) OVER (PARTITION BY topic, partition, of_isr ORDER BY epoch
             ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS later,
-        coalesce(begun.ms <= max(ended_ms) OVER (PARTITION BY topic, partition ORDER BY epoch
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), false) AS follows
+        coalesce(begun.ms <= max(ended_ms) OVER (PARTITION BY topic, partition, of_isr
+            ORDER BY epoch ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), false) AS follows
     FROM leadership
 )
 SELECT metric, topic, partition, replica, value, epoch, pod,
@@ -113,7 +128,7 @@ SELECT metric, topic, partition, replica, value, epoch, pod,
     least(CASE WHEN later.ms <= end_ms THEN later.ms ELSE end_ms END, end_ms()) AS end_ms,
     CASE WHEN later.ms <= end_ms THEN later.err ELSE end_err_ms END AS end_err_ms,
     CASE WHEN later.ms <= end_ms THEN 'leader_change' ELSE end_reason END AS end_reason
-FROM run JOIN superseded USING (topic, partition, epoch);
+FROM run JOIN superseded USING (topic, partition, epoch, of_isr);
 
 CREATE VIEW known AS
 WITH numbered AS (

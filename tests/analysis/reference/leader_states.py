@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -16,9 +17,14 @@ from tests.analysis.reference.holding import (
     series_of,
 )
 
+VERSION = "strandline_partition_partition_epoch"
 ISR_GAUGES = ("strandline_partition_isr_member", "strandline_partition_isr_size")
 Subject = tuple[str, int, int | None]
 """Topic, partition, and replica if the gauge has one."""
+Edge = tuple[int, int]
+"""A time and its error."""
+Told = tuple[int, float]
+"""The time of a leadership's last sample, and the partition epoch in it; NaN: not told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +52,7 @@ def leader_states(
 ) -> dict[tuple[str, Subject], list[State]]:
     """Return by gauge and subject the states over the whole range, for one partition's history."""
     first_scrape: dict[int, int] = {}
+    last_told: dict[int, Told] = {}
     pieces: dict[tuple[str, Subject], list[State]] = {}
     listed = [
         (gauge, labels, samples)
@@ -54,10 +61,12 @@ def leader_states(
     ]
     for _, labels, samples in listed:
         epochs = exactly(history, "strandline_partition_leader_epoch", labels)
+        versions = exactly(history, VERSION, labels)
         for at, value in samples:
             if value is not None:
-                epoch = int(epochs[at])
+                epoch, told = int(epochs[at]), (at, versions.get(at, math.nan))
                 first_scrape[epoch] = min(first_scrape.get(epoch, at), at)
+                last_told[epoch] = max(last_told.get(epoch, told), told, key=lambda each: each[0])
     for gauge, labels, samples in listed:
         replica = label(labels, "replica")
         subject = (
@@ -66,16 +75,20 @@ def leader_states(
             int(replica) if replica else None,
         )
         found = pieces.setdefault((gauge, subject), [])
-        found += _of_series(history, gauge, labels, holding(samples, of), first_scrape, of)
-    begun: dict[int, tuple[int, int]] = {}
-    ended: dict[int, int] = {}
-    for states in pieces.values():
-        for state in states:
+        of_series = holding(samples, of)
+        found += _of_series(history, gauge, labels, of_series, first_scrape, last_told, of)
+    whole: dict[tuple[str, Subject], list[State]] = {}
+    for of_isr in (True, False):
+        alike = {key: states for key, states in pieces.items() if (key[0] in ISR_GAUGES) is of_isr}
+        begun: dict[int, Edge] = {}
+        ended: dict[int, int] = {}
+        for state in (each for states in alike.values() for each in states):
             assert state.epoch is not None
             edge = (state.start_ms, state.start_err_ms)
             begun[state.epoch] = min(begun.get(state.epoch, edge), edge)
             ended[state.epoch] = max(ended.get(state.epoch, 0), state.end_ms)
-    return {key: _whole(states, begun, ended, of) for key, states in pieces.items()}
+        whole |= {key: _whole(states, begun, ended, of) for key, states in alike.items()}
+    return whole
 
 
 def _of_series(
@@ -84,11 +97,12 @@ def _of_series(
     labels: Labels,
     samples: list[Held],
     first_scrape: dict[int, int],
+    last_told: dict[int, Told],
     of: Range,
 ) -> Iterator[State]:
     """Yield the pieces of one series: equal values in a row under one leader epoch."""
     epochs = exactly(history, "strandline_partition_leader_epoch", labels)
-    versions = exactly(history, "strandline_partition_partition_epoch", labels)
+    versions = exactly(history, VERSION, labels)
     changes = exactly(history, "strandline_partition_isr_last_change_timestamp_seconds", labels)
     begins = exactly(history, "strandline_partition_leader_since_timestamp_seconds", labels)
     made: list[State] = []
@@ -105,7 +119,9 @@ def _of_series(
         of_isr = gauge in ISR_GAUGES
         previous = sample.previous if same_epoch else None
         if at == first_scrape[epoch] and 0 <= at - since <= of.gap_ms:
-            start, error = since, 0 if of_isr and changed == since else at - since
+            own_change = changed if of_isr else None
+            version, told = versions.get(at, math.nan), _told_before(last_told, epoch)
+            start, error = _begin(told, at=at, since=since, changed=own_change, version=version)
         elif (
             of_isr
             and previous is not None
@@ -133,6 +149,31 @@ def _of_series(
         )
         before = sample
     yield from made
+
+
+def _told_before(last_told: dict[int, Told], epoch: int) -> Told | None:
+    """Return what the leadership before an epoch told last, None without one."""
+    earlier = [each for each in last_told if each < epoch]
+    return last_told[max(earlier)] if earlier else None
+
+
+def _begin(told: Told | None, *, at: int, since: int, changed: int | None, version: float) -> Edge:
+    """Return the start of a piece that the first scrape of a leadership shows.
+
+    Shape:   told by the leadership before; changed is None of gauges that are not of the ISR
+    """
+    start, error = since, at - since
+    if changed is not None and since <= changed <= at:
+        start, error = changed, changed - since
+    if told is None:
+        return start, error
+    last, version_before = told
+    rose = version - version_before
+    # An election and the new leader's own change are all that raised the version.
+    is_all = changed is not None and (
+        (rose == 1 and changed == since) or (rose == 2 and changed > since)
+    )
+    return start, error if is_all else max(error, start - last)
 
 
 def _whole(
