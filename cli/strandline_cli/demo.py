@@ -25,6 +25,8 @@ from .verdict import ACKED_MIN, FaultSeen
 NAMESPACE = "strandline-demo"
 CLUSTER = "demo"
 TOPIC = "orders"
+CALM_SECONDS = 13
+"""Between the faults: of what lies within ten seconds the analysis makes one incident."""
 
 TRY_NEXT = """\
 Try next (KUBECONFIG={kubeconfig}{path}):
@@ -167,6 +169,7 @@ def _break(loaded: UnderLoad, screen: Screen) -> None:
     leader = loaded.view.seen().partitions[0].leader
     name = f"delete the pod {CLUSTER}-{leader}, which leads {TOPIC}-0"
     _fault(loaded, screen, name, delete_pod, leader)
+    loaded.wait(lambda: False, CALM_SECONDS)
     controller = loaded.view.seen().controller
     if controller == leader:
         raise RunFailed(f"broker {leader}, which came back, is controller again")
