@@ -158,6 +158,8 @@ class Figures:
     errors: Counter[str] = field(default_factory=Counter)
     retried: int = 0
     retried_before: int = 0
+    retry_counts: int = 0
+    """How often the library told of its retries."""
     latencies: Latencies = field(default_factory=Latencies)
     timeline: LoadTimeline = field(default_factory=LoadTimeline)
     gaps: dict[int, tuple[float, int]] = field(default_factory=dict)
@@ -185,6 +187,7 @@ class Figures:
 
     def on_retries(self, count: int) -> None:
         """Take how many records the library has sent again since its start."""
+        self.retry_counts += 1
         # What waits to be sent for the first time hides some of them for a while.
         self.retried = max(self.retried, self.retried_before + count)
 

@@ -13,7 +13,8 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from strandline_checker.history import SendOutcome, read_history
 from strandline_cli.__main__ import main
-from strandline_cli.load_generator import Load
+from strandline_cli.load_figures import Figures
+from strandline_cli.load_generator import Load, count_last_retries
 
 PARTITION = 3
 OFFSET = 17
@@ -38,6 +39,20 @@ class AckedMessage:
 
     def offset(self) -> int:
         return OFFSET
+
+
+class CountingProducer:
+    """A producer that tells at its third poll how many records it has sent again."""
+
+    def __init__(self, figures: Figures) -> None:
+        self.polls = 0
+        self._figures = figures
+
+    def poll(self, seconds: float) -> None:
+        del seconds
+        self.polls += 1
+        if self.polls == 3:
+            self._figures.on_retries(5)
 
 
 def outcome_of(error: KafkaError | None) -> tuple[Load, list[Any]]:
@@ -103,3 +118,19 @@ def test_a_record_that_the_library_gives_up_is_unknown_and_never_failed(
     assert SendOutcome.FAILED.value not in outcomes
     assert SendOutcome.ACKED.value not in outcomes
     assert read_history(history.read_text().splitlines(keepends=True)).sends
+
+
+def test_retries_that_records_in_the_queue_hid_are_counted_at_the_end() -> None:
+    figures = Figures(started_ms=0, started_wall_ms=0)
+    figures.on_retries(5 - 7)
+    producer = CountingProducer(figures)
+    count_last_retries(cast(Producer, producer), figures, 60)
+    assert (figures.retried, producer.polls) == (5, 3)
+
+
+def test_a_library_that_tells_no_count_keeps_no_load_from_its_end() -> None:
+    figures = Figures(started_ms=0, started_wall_ms=0)
+    producer = CountingProducer(figures)
+    producer.polls = 3
+    count_last_retries(cast(Producer, producer), figures, 0.001)
+    assert figures.retried == 0
