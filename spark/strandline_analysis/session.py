@@ -32,6 +32,8 @@ SETTINGS: Final = {
     # No part of the work is for other machines.
     "spark.master.rest.enabled": "false",
     "spark.sql.adaptive.enabled": "true",
+    # Else each operation of a column asks Java a dozen things, to tell an error its line of Python.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     PUSHDOWN: "true",
 }
 
