@@ -15,8 +15,10 @@ from typing import Any
 
 from strandline_checker.judge import HistoryVerdict
 from strandline_cli import release, under_load
+from strandline_cli.assignments import Assignments
 from strandline_cli.cluster_view import ClusterView
 from strandline_cli.commands import CommandFailed
+from strandline_cli.elect import ElectionWishes, elect
 from strandline_cli.kubectl import Kubernetes
 from strandline_cli.load_pod import LoadPod, bootstrap, manifest
 from strandline_cli.release import BROKERS, PARTITIONS
@@ -72,13 +74,16 @@ class Installed:
         )
 
     def create_topic(self, name: str) -> None:
-        """Apply a topic like that of the examples, wait until it is Ready and all are in sync.
+        """Apply a topic like that of the examples; wait until all are in sync and lead their share.
 
-        Ready takes a leader and the min ISR, and the last broker may be about to start.
+        Ready takes a leader and the min ISR: the last broker may be about to start, and others lead
+        for it then.
         """
         release.apply_topic(self.kubernetes, name)
         self.wait_ready(name)
         eventually(lambda: len(self.led(name)) == PARTITIONS, IN_SYNC_LIMIT_MS, "full ISRs")
+        wishes = ElectionWishes(words=(name,), wait_seconds=READY_LIMIT_SECONDS)
+        assert elect(Assignments(self.kubernetes), wishes, print)
 
     def wait_ready(self, topic: str) -> None:
         """Wait until a topic's condition Ready is true."""
