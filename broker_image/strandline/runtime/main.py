@@ -14,12 +14,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import uvloop
-
 from strandline.config.broker import BrokerConfig, load_broker_config
 from strandline.errors import ConfigError, ExitCode
 from strandline.log_fields import fields
 
+from .event_loop.broker_loop import BrokerLoop
 from .observability.logs import BrokerLogFormatter, configure
 from .process.broker_service import BrokerService
 from .process.file_limit import raise_file_limit
@@ -50,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
     # looks at its 86,000 objects, and no client is served for 25 to 50 ms.
     gc.collect()
     gc.freeze()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=BrokerLoop) as runner:
         return runner.run(_run(config, log_format))
 
 
