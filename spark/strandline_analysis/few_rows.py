@@ -5,10 +5,11 @@ Called by `job` and `samples`; changes no result.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -23,6 +24,9 @@ PLANS_OF_FEW: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+
+THREADS: Final = 2
+Result = TypeVar("Result")
 
 
 @contextmanager
@@ -44,6 +48,17 @@ def plans_for(spark: SparkSession, rows: int) -> Iterator[None]:
 def are_few(spark: SparkSession) -> bool:
     """Tell whether what happens now is planned for few rows."""
     return all(spark.conf.get(name, None) == value for name, value in PLANS_OF_FEW.items())
+
+
+def side_by_side(spark: SparkSession, *works: Callable[[], Result]) -> list[Result]:
+    """Do works of few rows in THREADS, as one plans while Java compiles for it; else in order.
+
+    Where rows are many, one query occupies all cores.
+    """
+    if not are_few(spark):
+        return [work() for work in works]
+    with ThreadPoolExecutor(THREADS) as threads:
+        return [*threads.map(lambda work: work(), works)]
 
 
 def gathered(frame: DataFrame, rows: int) -> DataFrame:
@@ -70,3 +85,9 @@ def size_of(rows: DataFrame) -> Size:
     with plans_for(rows.sparkSession, 0):
         (found,) = rows.agg(*counts).collect()
     return Size(runs=found["runs"], samples=found["of"])
+
+
+def size_told(rows: Iterable[Mapping[str, Any]]) -> Size:
+    """Sum runs and samples that rows of `observations` tell; markers of stale series are none."""
+    told = [*rows]
+    return Size(runs=sum(r["runs"] for r in told), samples=sum(r["samples"] for r in told))

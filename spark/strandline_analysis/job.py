@@ -35,7 +35,7 @@ from strandline.names import Metric
 
 from . import config_map, read, run_summary
 from .catalogue import TABLES
-from .few_rows import FEW_ROWS, Size, gathered, plans_for, size_of
+from .few_rows import FEW_ROWS, Size, gathered, plans_for, size_of, size_told
 from .findings import (
     ClusterUnclear,
     ScrapedCluster,
@@ -54,7 +54,7 @@ from .prometheus_http import ReadFailed
 from .report import text_report
 from .run_lengths import GAP_INTERVALS
 from .samples import scrape_interval_ms
-from .session import executors_session, local_session
+from .session import SHORT_MS, executors_session, local_session
 from .stopwatch import Stopwatch
 from .tables import ANALYSES, Analysis
 from .task import PAGE_MARK, UP, SummaryPlace, Task, add_options, check_source, task_of
@@ -149,8 +149,10 @@ def analyse(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
 
 def _analysed(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
     samples_of = _reader(spark, task)
+    # In a short range every query counts, and whatever has to be counted first is planned for few.
+    is_short = task.end_ms - task.start_ms <= SHORT_MS
     up = samples_of(UP, gap_ms=0).cache()
-    with plans_for(spark, size_of(up).samples):
+    with plans_for(spark, 0 if is_short else size_of(up).samples):
         interval_ms = scrape_interval_ms(up)
     if interval_ms is None:
         return _told_empty(task)
@@ -160,11 +162,11 @@ def _analysed(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
     of_runs = (each.metrics for each in chosen.values() if not each.plain)
     # Read once for all tables of runs, which are few; single samples are many.
     runs = samples_of(*{metric.name for each in of_runs for metric in each}, gap_ms=gap_ms).cache()
-    size = size_of(runs)
     needed = {name: analysis.metrics for name, analysis in chosen.items()}
-    with plans_for(spark, size.runs):
+    with plans_for(spark, 0 if is_short else size_of(runs).runs):
         told = observations(runs.where(F.col("metric") != UP).unionByName(up))
         seen = told.toArrow().to_pylist()
+        size = size_told(row for row in seen if row["metric"] != UP)
         seen += _probed(samples_of, task, seen, needed, interval_ms=interval_ms)
     clusters = clusters_of(seen)
     try:

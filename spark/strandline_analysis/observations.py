@@ -18,12 +18,13 @@ from . import schema
 
 OBSERVATIONS: Final = schema.table("""
     label string, namespace string, prefix string, pod string, metric string, replica integer,
-    leading_ms long, ahead_ms double, behind_ms double
+    leading_ms long, ahead_ms double, behind_ms double, runs long, samples long
 """)
 """What `observations` returns: a row for each metric that a pod showed, by replica.
 
 leading_ms: last scrape that saw the pod as a leader. ahead_ms, behind_ms: how far at least the
-times that the pod told lie behind, or before, the scrapes between which they should lie.
+times that the pod told lie behind, or before, the scrapes between which they should lie. runs: how
+many rows told so, of how many samples.
 """
 STAMPS: Final = tuple(
     metric.name
@@ -58,7 +59,8 @@ def observations(samples: DataFrame) -> DataFrame:
     )
     told = ("leading_ms", "ahead_ms", "behind_ms")
     key = (*CLUSTER, "pod", "metric", "replica")
-    found = dated.groupBy(*key).agg(*(F.max(name).alias(name) for name in told))
+    counts = (F.count("*").alias("runs"), F.sum("sample_count").alias("samples"))
+    found = dated.groupBy(*key).agg(*(F.max(name).alias(name) for name in told), *counts)
     return found.select(*OBSERVATIONS.fieldNames())
 
 

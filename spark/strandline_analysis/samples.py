@@ -8,7 +8,9 @@ value is unknown.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from functools import wraps
+from threading import Lock
 from typing import Any, Concatenate, Final, ParamSpec
 from weakref import WeakKeyDictionary
 
@@ -19,6 +21,7 @@ from strandline import names
 
 from . import schema
 from .few_rows import are_few
+from .java_rows import begun_anew, collected
 from .run_lengths import GAP_INTERVALS
 
 HELD: Final = schema.table("""
@@ -51,9 +54,11 @@ SERIES_KEY: Final = ("pod", "instance", "topic", "partition")
 
 
 P = ParamSpec("P")
-Made = dict[tuple[Any, ...], DataFrame]
+Made = dict[tuple[Any, ...], Future[DataFrame]]
 _made: Final[WeakKeyDictionary[DataFrame, Made]] = WeakKeyDictionary()
 """What `shared` functions have made, as long as the frame that it was made of is in use."""
+_making: Final = Lock()
+"""Held while _made is looked at, not while anything is made."""
 
 
 def shared(
@@ -62,16 +67,26 @@ def shared(
     """Let a function give its result again for the same frame and the same other arguments.
 
     Several tables need the same leaderships, and making these takes Spark longer than any rows.
-    The function's result must be settled or cached, and its other arguments hashable.
+    The function's result must be settled or cached, and its other arguments hashable. A thread
+    that wants what another one is making waits for it.
     """
 
     @wraps(function)
     def again(frame: DataFrame, /, *others: P.args, **named: P.kwargs) -> DataFrame:
-        made = _made.setdefault(frame, {})
         key = (function, others, frozenset(named.items()))
-        if key not in made:
-            made[key] = function(frame, *others, **named)
-        return made[key]
+        with _making:
+            made = _made.setdefault(frame, {})
+            is_first = key not in made
+            result = made.setdefault(key, Future())
+        if is_first:
+            try:
+                result.set_result(function(frame, *others, **named))
+            except BaseException as error:
+                result.set_exception(error)
+                with _making:
+                    del made[key]
+                raise
+        return result.result()
 
     return again
 
@@ -168,14 +183,9 @@ def settled(frame: DataFrame) -> DataFrame:
     pass through the driver, whose memory many would take; those stay where they were computed.
     Both outlive an executor, which the rows of a local checkpoint do not.
     """
-    spark = frame.sparkSession
-    if are_few(spark):
+    if are_few(frame.sparkSession):
         return _passed(frame, frame)
-    # The plan begins anew with these rows, and Spark can still compute lost ones again. PySpark
-    # itself would let each row pass through Python.
-    java, session = frame._jdf, spark._jsparkSession  # noqa: SLF001 - the only way to Java's own
-    rows = session.createDataFrame(java.toJavaRDD(), java.schema())
-    kept = DataFrame(rows, spark).cache()
+    kept = begun_anew(frame).cache()
     if kept.count() > SMALL_ROWS:
         return kept
     passed = _passed(kept, frame)
@@ -185,10 +195,9 @@ def settled(frame: DataFrame) -> DataFrame:
 
 def _passed(rows: DataFrame, frame: DataFrame) -> DataFrame:
     """Return rows of the shape of a frame after they passed through the driver."""
-    found = rows.toArrow()
-    made = frame.sparkSession.createDataFrame(found, frame.schema)
+    made, count = collected(rows, frame)
     # In one place they need no exchange before they are sorted, grouped or joined.
-    return made.coalesce(1) if found.num_rows <= SMALL_ROWS else made
+    return made.coalesce(1) if count <= SMALL_ROWS else made
 
 
 def of(frame: DataFrame, metric: names.Metric) -> DataFrame:

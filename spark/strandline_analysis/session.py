@@ -40,8 +40,9 @@ SETTINGS: Final = {
 
 SHORT_MS: Final = 15 * MINUTE_MS
 """Longest range in which a run takes most of its time to start, to plan and to compile."""
-SHORT_JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1"
-"""Java's second compiler makes code that is faster after some minutes."""
+SHORT_JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Java's second compiler makes code that is faster after some minutes, and a collector with threads
+of its own gains only where there is much to collect."""
 
 
 def local_session(*, cores: int, folder: Path, range_ms: int = SHORT_MS + 1) -> SparkSession:

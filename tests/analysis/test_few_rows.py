@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import Barrier, get_ident
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ SETTING = "spark.sql.shuffle.partitions"
 OF_MANY = "3"
 INTERVAL_MS = 5_000
 LENGTH_MS = 600_000
+LIMIT_SECONDS = 60
 SCRAPES_MAX = 600
 """More than there are of all targets, and less than the runs of the brokers' series."""
 
@@ -80,3 +82,18 @@ def test_rows_are_counted_not_scrapes(
     monkeypatch.setattr(few_rows, "FEW_ROWS", SCRAPES_MAX)
     monkeypatch.setattr(job, "FEW_ROWS", SCRAPES_MAX)
     assert set(settings_of_tables(session, task, monkeypatch).values()) == {OF_MANY}
+
+
+def test_works_of_few_rows_are_done_side_by_side_and_others_in_order(spark: Any) -> None:
+    from strandline_analysis import few_rows
+
+    together = Barrier(few_rows.THREADS, timeout=LIMIT_SECONDS)
+
+    def at_once() -> int:
+        return together.wait()
+
+    with few_rows.plans_for(spark, 1):
+        places = few_rows.side_by_side(spark, *[at_once] * few_rows.THREADS)
+    assert sorted(places) == list(range(few_rows.THREADS))
+    with few_rows.plans_for(spark, few_rows.FEW_ROWS + 1):
+        assert set(few_rows.side_by_side(spark, get_ident, get_ident)) == {get_ident()}

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import pytest
 
 pytestmark = pytest.mark.processes
+
+LIMIT_SECONDS = 60
 
 
 def test_a_frame_is_made_once_of_the_same_frame_and_arguments(spark: Any) -> None:
@@ -35,3 +39,46 @@ def test_a_frame_is_made_once_of_the_same_frame_and_arguments(spark: Any) -> Non
     del one
     gc.collect()
     assert len(samples._made) == kept - 1
+
+
+def test_a_thread_waits_for_what_another_one_makes(spark: Any) -> None:
+    from strandline_analysis import samples
+
+    begun, may_end = Event(), Event()
+    calls = []
+
+    @samples.shared
+    def slow(frame: Any) -> Any:
+        calls.append(frame)
+        begun.set()
+        assert may_end.wait(LIMIT_SECONDS)
+        return frame.limit(1)
+
+    one = spark.range(3)
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(slow, one)
+        assert begun.wait(LIMIT_SECONDS)
+        second = threads.submit(slow, one)
+        may_end.set()
+        assert first.result(LIMIT_SECONDS) is second.result(LIMIT_SECONDS)
+    assert calls == [one]
+
+
+def test_what_could_not_be_made_is_tried_again(spark: Any) -> None:
+    from strandline_analysis import samples
+
+    calls = []
+
+    @samples.shared
+    def made_at_last(frame: Any) -> Any:
+        calls.append(frame)
+        if len(calls) == 1:
+            raise ValueError("once")
+        return frame
+
+    one = spark.range(3)
+    with pytest.raises(ValueError, match="once"):
+        made_at_last(one)
+    assert made_at_last(one) is one
+    assert made_at_last(one) is one
+    assert len(calls) == 2

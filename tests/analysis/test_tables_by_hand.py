@@ -114,6 +114,13 @@ def test_a_clock_that_is_wrong_is_seen_by_the_times_that_it_tells(spark: Any) ->
         observations(frame(spark, told, gap_ms=gap_ms, **ranged)).toArrow().to_pylist()
         for gap_ms in (0, 2.5 * INTERVAL_MS)
     )
+    count = sum(len(values) for values in told.values())
+    # Four series changed once, two never.
+    assert (sum(row.pop("runs") for row in plain), sum(row.pop("runs") for row in runs)) == (
+        count,
+        10,
+    )
+    assert sum(row["samples"] for row in runs) == count
     assert in_order(plain) == in_order(runs)
     by_pod = {row["pod"]: row for row in runs if row["metric"] == began.name}
     clocks = {pod: (row["ahead_ms"], row["behind_ms"]) for pod, row in by_pod.items()}

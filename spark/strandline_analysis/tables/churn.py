@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from strandline import names
 from strandline_analysis import catalogue
 from strandline_analysis.read_options import MINUTE_MS
-from strandline_analysis.samples import broker_id, steps
+from strandline_analysis.samples import broker_id, of, steps
 from strandline_analysis.schema import shaped
 
 from .leader_states import EDGES, leader_states, with_bounds
@@ -146,13 +146,9 @@ def missed_edges(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms:
 
 
 def _members(facts: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) -> DataFrame:
-    return leader_states(
-        facts,
-        (names.PARTITION_ISR_MEMBER,),
-        interval_ms=interval_ms,
-        start_ms=start_ms,
-        end_ms=end_ms,
-    )
+    members = (names.PARTITION_ISR_MEMBER,)
+    ranged = {"interval_ms": interval_ms, "start_ms": start_ms, "end_ms": end_ms}
+    return of(leader_states(facts, members, **ranged), *members)
 
 
 def _edges(facts: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) -> DataFrame:

@@ -69,9 +69,8 @@ def elections(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms: in
 @shared
 def elections_of(facts: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) -> DataFrame:
     """Return what `elections` does, of facts as `samples.held` returns them."""
-    led = settled(_led(facts))
-    began = _leaderships(led, facts, interval_ms=interval_ms)
-    changes = _changes(began, led, interval_ms=interval_ms)
+    began = leaderships(facts, interval_ms=interval_ms)
+    changes = _changes(began, _led(facts), interval_ms=interval_ms)
     changes = settled(_with_restarts(changes, facts))
     changes = settled(_with_kinds(changes, facts, interval_ms=interval_ms))
     seen = changes.where(F.col("t_first_new_ms").between(start_ms, end_ms - 1))
@@ -210,17 +209,17 @@ def leaderships(facts: DataFrame, *, interval_ms: int) -> DataFrame:
     Returns: PARTITION, epoch, pod, instance, first_ms and last_ms (scrapes as leader),
         hold_end_ms, end_reason, t_first_new_ms and t_first_new_err_ms
     """
-    return _leaderships(_led(facts), facts, interval_ms=interval_ms)
-
-
-def _leaderships(led: DataFrame, facts: DataFrame, *, interval_ms: int) -> DataFrame:
-    whole = led.groupBy(*PARTITION, "epoch").agg(
-        F.min_by("pod", "first_ms").alias("pod"),
-        F.min_by("instance", "first_ms").alias("instance"),
-        F.min("first_ms").alias("first_ms"),
-        F.max("last_ms").alias("last_ms"),
-        F.max("hold_end_ms").alias("hold_end_ms"),
-        F.max_by("end_reason", "last_ms").alias("end_reason"),
+    whole = (
+        _led(facts)
+        .groupBy(*PARTITION, "epoch")
+        .agg(
+            F.min_by("pod", "first_ms").alias("pod"),
+            F.min_by("instance", "first_ms").alias("instance"),
+            F.min("first_ms").alias("first_ms"),
+            F.max("last_ms").alias("last_ms"),
+            F.max("hold_end_ms").alias("hold_end_ms"),
+            F.max_by("end_reason", "last_ms").alias("end_reason"),
+        )
     )
     leader_since = names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS
     dated = value_at(whole, facts, leader_since, at="first_ms", into="since")
@@ -231,6 +230,7 @@ def _leaderships(led: DataFrame, facts: DataFrame, *, interval_ms: int) -> DataF
     return settled(dated.withColumns({"t_first_new_ms": begun, "t_first_new_err_ms": error}))
 
 
+@shared
 def _led(facts: DataFrame) -> DataFrame:
     """Return the runs of scrapes in which a broker showed itself as the leader of an epoch.
 
@@ -245,15 +245,14 @@ def _led(facts: DataFrame) -> DataFrame:
         (reason == "stale") & ~epoch_ended, F.col("following_ms")
     )
     paired = under_epochs(leading, facts).where(first <= last)
-    return paired.withColumns(
-        {
-            "first_ms": first,
-            "last_ms": last,
-            "hold_end_ms": hold_end,
-            "end_reason": reason,
-            "until_ms": until,
-        }
-    )
+    told = {
+        "first_ms": first,
+        "last_ms": last,
+        "hold_end_ms": hold_end,
+        "end_reason": reason,
+        "until_ms": until,
+    }
+    return settled(paired.withColumns(told))
 
 
 def _changes(leaderships: DataFrame, led: DataFrame, *, interval_ms: int) -> DataFrame:

@@ -6,6 +6,8 @@ it is missing, slow or dead where the incident is, and as far as its own replica
 
 from __future__ import annotations
 
+from functools import partial, reduce
+from itertools import chain
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -13,6 +15,7 @@ from pyspark.sql import functions as F
 
 from strandline import names
 from strandline_analysis import catalogue
+from strandline_analysis.few_rows import side_by_side
 from strandline_analysis.samples import broker_id, of, settled, steps
 from strandline_analysis.schema import shaped, table
 
@@ -128,23 +131,25 @@ def episodes(
     Shape:   facts as `samples.held` returns them, of STEPS
     """
     ranged: dict[str, Any] = {"interval_ms": interval_ms, "start_ms": start_ms, "end_ms": end_ms}
+    found = side_by_side(
+        facts.sparkSession,
+        partial(_of_isr, facts, **ranged),
+        partial(_of_leaders, samples, facts, **ranged),
+        partial(_of_brokers, facts, interval_ms=interval_ms, end_ms=end_ms),
+    )
+    return reduce(DataFrame.unionByName, chain.from_iterable(found))
+
+
+def _of_isr(facts: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int) -> list[DataFrame]:
+    """Return the times with too small an ISR, and those of a replica that came and went."""
     told = (*isr_sizes.GAUGES, names.PARTITION_ISR_MEMBER)
-    states = leader_states(facts, told, **ranged)
+    states = leader_states(facts, told, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
     sizes = isr_sizes.sizes_of(states)
     small, smaller = (
         isr_sizes.episodes_of(states, sizes, table=table, end_ms=end_ms, merge_gap_ms=NEAR_MS)
         for table in (catalogue.UR_EPISODES, catalogue.UMI_EPISODES)
     )
     missing = F.explode_outer("missing_replicas").alias("broker")
-    elected = elections.elections_of(facts, **ranged)
-    lost = elected.where(F.col("kind").isin("broker_failure", "unclean"))
-    begun = F.col("t_first_new_ms")
-    unseen = coverage.coverage_of(facts, interval_ms=interval_ms, end_ms=end_ms)
-    # A process that another one follows was down until then.
-    silent = F.when(F.col("kind") == "gap", "gap").otherwise("down")
-    restarted = coverage.restarts_of(facts)
-    led = elections.controller_elections_of(facts, interval_ms=interval_ms)
-    at = F.col("at_ms")
     # Who leaves less often than that has several incidents, of which each has its own episodes.
     flaps = churn.flapping_of(of(states, names.PARTITION_ISR_MEMBER)).where(
         F.col("end_ms") - F.col("start_ms") <= F.col("cycles") * COUNTED_MS
@@ -152,24 +157,42 @@ def episodes(
     # It names a replica. How long that was missing is told by the times under-replicated; between
     # them other things may have happened.
     flaps = flaps.withColumn("end_ms", F.least("end_ms", F.col("start_ms") + COUNTED_MS))
-    parts = [
+    return [
         _rows(small, "ur", missing),
         _rows(smaller, "umi", missing),
-        _rows(watermarks.hw_stalls(samples, **ranged), "stall", F.col("culprit").alias("broker")),
         _rows(flaps, "flapping", F.col("replica").alias("broker")),
-        _rows(
-            lost.withColumns({"start_ms": begun - F.col("no_leader_low_ms"), "end_ms": begun}),
-            "leaderless",
-            F.col("old_leader").alias("broker"),
-        ),
+    ]
+
+
+def _of_leaders(
+    samples: DataFrame, facts: DataFrame, *, interval_ms: int, start_ms: int, end_ms: int
+) -> list[DataFrame]:
+    """Return the times without a leader, and those in which one committed nothing."""
+    ranged: dict[str, Any] = {"interval_ms": interval_ms, "start_ms": start_ms, "end_ms": end_ms}
+    elected = elections.elections_of(facts, **ranged)
+    lost = elected.where(F.col("kind").isin("broker_failure", "unclean"))
+    begun = F.col("t_first_new_ms")
+    without = lost.withColumns({"start_ms": begun - F.col("no_leader_low_ms"), "end_ms": begun})
+    stalls = watermarks.hw_stalls(samples, **ranged)
+    return [
+        _rows(without, "leaderless", F.col("old_leader").alias("broker")),
+        _rows(stalls, "stall", F.col("culprit").alias("broker")),
+    ]
+
+
+def _of_brokers(facts: DataFrame, *, interval_ms: int, end_ms: int) -> list[DataFrame]:
+    """Return what is told of a whole broker: that it was not reached, began anew, or acted."""
+    unseen = coverage.coverage_of(facts, interval_ms=interval_ms, end_ms=end_ms)
+    # A process that another one follows was down until then.
+    silent = F.when(F.col("kind") == "gap", "gap").otherwise("down")
+    restarted = coverage.restarts_of(facts)
+    led = elections.controller_elections_of(facts, interval_ms=interval_ms)
+    at = F.col("at_ms")
+    return [
         _whole(unseen, silent, F.col("start_ms"), F.col("end_ms"), broker_id("pod")),
         _whole(restarted, F.lit("restart"), at - F.col("at_err_ms"), at, F.col("broker")),
         _whole(led, F.lit("controller"), at - F.col("at_err_ms"), at, F.col("old_controller")),
     ]
-    found = parts[0]
-    for part in parts[1:]:
-        found = found.unionByName(part)
-    return found
 
 
 def _rows(frame: DataFrame, kind: str, broker: Column) -> DataFrame:

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from strandline import names
 from strandline_analysis import catalogue
-from strandline_analysis.samples import steps
+from strandline_analysis.samples import of, steps
 from strandline_analysis.schema import shaped
 
 from .leader_states import EDGES, leader_states, with_bounds
@@ -28,6 +28,5 @@ def isr_intervals(samples: DataFrame, *, interval_ms: int, start_ms: int, end_ms
     states = leader_states(
         facts, METRICS[:1], interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms
     )
-    return shaped(
-        with_bounds(states).withColumn("in_isr", F.col("value") > 0), catalogue.ISR_INTERVALS
-    )
+    members = with_bounds(of(states, names.PARTITION_ISR_MEMBER))
+    return shaped(members.withColumn("in_isr", F.col("value") > 0), catalogue.ISR_INTERVALS)

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from strandline import names
 from strandline.names import Metric
 from strandline_analysis import schema
+from strandline_analysis.few_rows import are_few
 from strandline_analysis.run_lengths import GAP_INTERVALS
 from strandline_analysis.samples import (
     SERIES_KEY,
@@ -36,6 +37,8 @@ EDGES: Final = (
 """Metrics that tell under which epoch, and since when, a leader's other gauges have their value."""
 OF_ISR: Final = (names.PARTITION_ISR_MEMBER, names.PARTITION_ISR_SIZE)
 """Gauges that change when, and only when, the leader's time of the last ISR change does."""
+GAUGES: Final = (*OF_ISR, names.PARTITION_REPLICAS, names.PARTITION_MIN_INSYNC_REPLICAS)
+"""Gauges of leaders that analyses need."""
 
 LEADER_STATES: Final = schema.table("""
     metric string, topic string, partition integer, replica integer, value double,
@@ -51,17 +54,27 @@ two else those at the start. replica is null for gauges of a whole partition.
 SUBJECT: Final = ("metric", "topic", "partition", "replica")
 
 
-@shared
 def leader_states(
     facts: DataFrame, gauges: Sequence[Metric], *, interval_ms: int, start_ms: int, end_ms: int
 ) -> DataFrame:
-    """Return when each gauge of leaders had which value.
+    """Return when each gauge of leaders had which value; of few rows those of all GAUGES.
+
+    So tables of few rows share one frame: to plan it takes longer than its rows.
 
     Shape:   facts as `samples.held` returns them, of the gauges and EDGES; the result as
              LEADER_STATES: for each SUBJECT disjoint, in order, without holes over
              [start_ms, end_ms), neighbours differing in value
     Units:   ms
     """
+    made = GAUGES if are_few(facts.sparkSession) else tuple(gauges)
+    return _states(facts, made, interval_ms=interval_ms, start_ms=start_ms, end_ms=end_ms)
+
+
+@shared
+def _states(
+    facts: DataFrame, gauges: Sequence[Metric], *, interval_ms: int, start_ms: int, end_ms: int
+) -> DataFrame:
+    """Return what `leader_states` does, of the gauges alone."""
     told = facts.where(F.col("metric").isin(*(gauge.name for gauge in gauges)))
     pieces = _under_epochs(told, facts, interval_ms=interval_ms)
     # Each is used more than once by what follows.
