@@ -184,18 +184,18 @@ def settled(frame: DataFrame) -> DataFrame:
     Both outlive an executor, which the rows of a local checkpoint do not.
     """
     if are_few(frame.sparkSession):
-        return _passed(frame, frame)
+        return _passed(frame)
     kept = begun_anew(frame).cache()
     if kept.count() > SMALL_ROWS:
         return kept
-    passed = _passed(kept, frame)
+    passed = _passed(kept)
     kept.unpersist()
     return passed
 
 
-def _passed(rows: DataFrame, frame: DataFrame) -> DataFrame:
-    """Return rows of the shape of a frame after they passed through the driver."""
-    made, count = collected(rows, frame)
+def _passed(frame: DataFrame) -> DataFrame:
+    """Return the rows of a frame after they passed through the driver."""
+    made, count = collected(frame)
     # In one place they need no exchange before they are sorted, grouped or joined.
     return made.coalesce(1) if count <= SMALL_ROWS else made
 

@@ -21,9 +21,9 @@ def of_driver(spark: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     found: list[int] = []
     passed = samples._passed
 
-    def noted(rows: Any, frame: Any) -> Any:
+    def noted(rows: Any) -> Any:
         found.append(rows.count())
-        return passed(rows, frame)
+        return passed(rows)
 
     monkeypatch.setattr(samples, "SMALL_ROWS", MANY_OF)
     monkeypatch.setattr(samples, "_passed", noted)
