@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import socket
@@ -16,9 +17,13 @@ ports below are those of control planes.
 """
 
 
+_next_port = itertools.cycle(random.sample(PORTS, len(PORTS))).__next__
+
+
 def free_port() -> int:
-    """Return a port that no process listens on."""
-    for port in random.sample(PORTS, 100):
+    """Return a port that no process listens on, and that was not chosen for a long time."""
+    for _ in PORTS:
+        port = _next_port()
         with socket.socket() as probe:
             try:
                 probe.bind(("0.0.0.0", port))
