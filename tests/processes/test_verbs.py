@@ -34,7 +34,14 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 BROKERS = 4
 VERB_LIMIT_SECONDS = 90
 SESSION_MS = 60_000
-"""A frozen broker stays in session while a person types, on a slow machine too."""
+IN_SESSION_WHEN_FROZEN = {
+    "broker.session.timeout.ms": SESSION_MS,
+    "grpc.keepalive.time.ms": SESSION_MS,
+}
+"""A frozen broker stays in session while a person types, on a slow machine too.
+
+By default a connection ends 15 s after its last ping was answered, and with it the session.
+"""
 INTERRUPTED = 130
 
 
@@ -133,7 +140,7 @@ def versions_of(group: BrokerGroup, topic: str, number: int) -> int:
 def test_a_person_moves_a_partition_under_load_and_takes_a_move_back(
     make_group: MakeGroup, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    group = make_group(brokers=BROKERS, **{"broker.session.timeout.ms": SESSION_MS})
+    group = make_group(brokers=BROKERS, **IN_SESSION_WHEN_FROZEN)
     person = Person(group)
     group.create_topic("moved", assignments=[[0, 1, 2]])
     group.wait_full_isr("moved")
