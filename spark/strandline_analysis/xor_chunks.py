@@ -28,7 +28,8 @@ BATCH_CHUNKS_MAX: Final = 4096
 """Chunks in lockstep; their cursors, values and bytes fit into a core's cache."""
 SAMPLES_MAX: Final = (1 << 16) - 1
 """Samples that the header of one chunk can count."""
-PADDING_BYTES: Final = (2 * SAMPLES_MAX + 1024) // 8
+SAMPLE_BITS_MIN: Final = 2
+PADDING_BYTES: Final = (SAMPLE_BITS_MIN * SAMPLES_MAX + 1024) // 8
 """Zeros behind a batch. A cursor that left its chunk ends in them, because two zero bits are one
 sample, and is noticed at the end: one comparison for each chunk instead of one for each sample."""
 NO_WINDOW: Final = WORD + 1
@@ -75,6 +76,9 @@ def decode_chunks(chunks: Sequence[bytes]) -> ChunkSamples:
             _refuse(chunk)
     heads = np.frombuffer(b"".join([chunk[:HEADER_BYTES] for chunk in chunks]), ">u2")
     counts = heads.astype(np.int64)
+    # Such a chunk would keep all others in lockstep for as many steps as it counts.
+    overcounted = counts > np.fromiter(map(len, chunks), np.int64) * (8 // SAMPLE_BITS_MIN)
+    counts[overcounted] = 0
     starts = np.cumsum(counts) - counts
     total = int(counts.sum())
     timestamps, bits = np.empty(total, np.int64), np.empty(total, np.uint64)
@@ -84,7 +88,7 @@ def decode_chunks(chunks: Sequence[bytes]) -> ChunkSamples:
         order = np.argsort(-counts[batch], kind="stable") + first
         lockstep = _Lockstep([chunks[index] for index in order.tolist()], counts[order])
         lockstep.run(timestamps, bits, starts[order])
-        for index in np.sort(order[lockstep.malformed]).tolist():
+        for index in np.sort(order[lockstep.malformed | overcounted[order]]).tolist():
             _refuse(chunks[index])
     return ChunkSamples(timestamps=timestamps, bits=bits, counts=counts)
 
