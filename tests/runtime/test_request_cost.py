@@ -1,8 +1,9 @@
-"""What a whole leader calls for one small produce request with acks=all, whatever else it leads."""
+"""What a whole leader calls for a small produce request with acks=all, and when nothing happens."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from strandline.kafka_listener import schemas
 from tests.kafka.hostile_shapes import request, topics
 from tests.kafka.support import make_batch
-from tests.runtime.whole_leader import WholeLeader
+from tests.runtime.whole_leader import SETTINGS, WholeLeader
 
 CALLS_MAX = 1_140
 """Of Python and C functions, without those of the event loop and of gRPC."""
@@ -20,6 +21,19 @@ BEFORE = 20
 """Requests that are not counted: the first one begins an epoch; the others' batches lie between the
 counted ones and the last entry of the index on disk."""
 REQUESTS = 5
+WAITS_OF_A_SECOND = 1_000 // SETTINGS.fetch_wait_max_ms
+WAITS_UNTIL_A_CHECK = SETTINGS.replica_lag_time_max_ms // 2 // SETTINGS.fetch_wait_max_ms
+CHECK_CALLS_MAX = 70
+"""Of a check of the ISRs, for each partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Calls of a request, of an idle second, and of the time from one check of ISRs to the next."""
+
+    request: int
+    second: int
+    until_a_check: int
 
 
 def produce_to(partition: int) -> bytes:
@@ -28,36 +42,51 @@ def produce_to(partition: int) -> bytes:
     return request(schemas.PRODUCE, 10, {**head, "topics": topics(sent)})
 
 
-async def calls_of_a_request(folder: Path, partitions: int) -> int:
-    """Return the least calls of some requests: a background task may step beside one of them."""
+async def calls_of(folder: Path, partitions: int) -> Calls:
+    """Return what a leader calls; of some requests the least, for a task may step beside one."""
     leader = WholeLeader(folder)
     await leader.lead(partitions)
     for _ in range(BEFORE):
         await leader.produce(produce_to(0))
-    counts = []
+    requests = []
     for _ in range(REQUESTS):
         leader.calls.count = 0
         await leader.produce(produce_to(0))
-        counts.append(leader.calls.count)
+        requests.append(leader.calls.count)
+    waits = []
+    for count in (WAITS_OF_A_SECOND, WAITS_OF_A_SECOND, WAITS_UNTIL_A_CHECK):
+        leader.calls.count = 0
+        await leader.idle(count)
+        waits.append(leader.calls.count)
     await leader.stop()
-    return min(counts)
+    return Calls(min(requests), *waits[1:])
 
 
 @pytest.fixture(scope="module")
-def counts(tmp_path_factory: pytest.TempPathFactory) -> dict[int, int]:
+def counts(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Calls]:
     return {
-        count: asyncio.run(calls_of_a_request(tmp_path_factory.mktemp(f"of-{count}"), count))
+        count: asyncio.run(calls_of(tmp_path_factory.mktemp(f"of-{count}"), count))
         for count in (FEW, MANY)
     }
 
 
 def test_a_small_request_costs_a_leader_no_more_calls_than_are_named_here(
-    counts: dict[int, int],
+    counts: dict[int, Calls],
 ) -> None:
-    assert 0 < counts[FEW] <= CALLS_MAX, counts
+    assert 0 < counts[FEW].request <= CALLS_MAX, counts
 
 
-def test_a_request_costs_the_same_calls_whatever_the_number_of_partitions(
-    counts: dict[int, int],
+@pytest.mark.parametrize("what", ["request", "second"])
+def test_a_request_and_an_idle_second_cost_the_same_calls_whatever_the_number_of_partitions(
+    counts: dict[int, Calls], what: str
 ) -> None:
-    assert abs(counts[MANY] - counts[FEW]) <= TOLERANCE * counts[FEW], counts
+    few, many = (getattr(counts[count], what) for count in (FEW, MANY))
+    assert few > 0
+    assert abs(many - few) <= TOLERANCE * few, counts
+
+
+def test_a_check_of_the_isrs_costs_a_few_calls_for_each_partition(
+    counts: dict[int, Calls],
+) -> None:
+    more = counts[MANY].until_a_check - counts[FEW].until_a_check
+    assert 0 < more <= CHECK_CALLS_MAX * (MANY - FEW), counts

@@ -28,6 +28,7 @@ from strandline.core.events import (
     FetchResponseReceived,
     LiveBrokersChanged,
     StatePersisted,
+    Ticked,
 )
 from strandline.core.replicas import Replicas
 from strandline.kafka_listener.client_bounds import ClientBounds
@@ -79,11 +80,17 @@ TURNS_MAX = 50
 """Turns of the event loop in which a broker is done with what came."""
 
 
-class StoppedClock(Clock):
-    """No period of the broker ends within a test."""
+class MovedClock(Clock):
+    """Time passes where a test says so."""
+
+    def __init__(self) -> None:
+        self._now_ms = 1_000
 
     def now_ms(self) -> int:
-        return 1_000
+        return self._now_ms
+
+    def pass_ms(self, passed: int) -> None:
+        self._now_ms += passed
 
 
 class Stream:
@@ -109,8 +116,9 @@ class Stream:
 class Follower:
     """The core of a follower, and its end of the stream."""
 
-    def __init__(self, broker_id: BrokerId, stream: Stream) -> None:
+    def __init__(self, broker_id: BrokerId, stream: Stream, clock: Clock) -> None:
         self._broker_id = broker_id
+        self._clock = clock
         self.stream = stream
         self._core = Replicas(broker_id, EPOCH, EPOCH, SETTINGS)
         self._session = FollowerFetchSession()
@@ -118,7 +126,7 @@ class Follower:
         """Not delivered yet."""
 
     def step(self, event: Event) -> None:
-        for effect in self._core.step(event, StoppedClock().now_ms()):
+        for effect in self._core.step(event, self._clock.now_ms()):
             if isinstance(effect, PersistState):
                 self.step(StatePersisted(token=effect.token))
             elif isinstance(effect, SendFetch):
@@ -153,7 +161,7 @@ class WholeLeader:
     def __init__(self, folder: Path) -> None:
         self.calls = CallCount()
         self.responses: list[bytes] = []
-        self._clock = StoppedClock()
+        self._clock = MovedClock()
         self._directory = DataDirectory.open(folder)
         self._metadata = MetadataCache("cluster")
         self._replicas = Replicas(LEADER, EPOCH, EPOCH, SETTINGS)
@@ -198,7 +206,7 @@ class WholeLeader:
         replicate: Callable[[None, Stream], Awaitable[None]] = service.service(
             details
         ).stream_stream
-        self._followers = [Follower(each, Stream()) for each in FOLLOWERS]
+        self._followers = [Follower(each, Stream(), self._clock) for each in FOLLOWERS]
         self._streams = [
             asyncio.ensure_future(replicate(None, each.stream)) for each in self._followers
         ]
@@ -299,6 +307,14 @@ class WholeLeader:
         (response,) = self.responses
         self.responses.clear()
         return response
+
+    async def idle(self, waits: int) -> None:
+        """Let so many waits of the followers' fetches end, with nothing new to fetch."""
+        for _ in range(waits):
+            self._clock.pass_ms(SETTINGS.fetch_wait_max_ms)
+            with self.calls.counted():
+                self.shell.submit(Ticked())
+            await self._exchange()
 
     async def _exchange(self) -> None:
         """Carry messages between leader and followers until none is left."""
