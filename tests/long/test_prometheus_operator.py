@@ -17,11 +17,11 @@ import yaml
 from strandline_cli.kubectl import Kubernetes
 from tests.support import pod_monitors
 from tests.support import strandline_objects as objects
-from tests.support.api_server import Manifest
 from tests.support.commands import programs, run
 from tests.support.control_plane import ControlPlane
 from tests.support.eventually import eventually
 from tests.support.fixtures import namespace_name
+from tests.support.object_reader import Manifest
 from tests.support.prometheus_operator import (
     PrometheusOperator,
     install_definitions,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,11 +15,11 @@ from tests.support.eventually import eventually
 pytestmark = pytest.mark.processes
 
 
-def config_map(namespace: str, name: str) -> dict[str, object]:
+def config_map(namespace: str, name: str, **labels: str) -> dict[str, object]:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": namespace},
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
         "data": {"kept": "yes"},
     }
 
@@ -46,6 +47,56 @@ def test_a_frozen_api_server_accepts_connections_and_answers_nothing(
     finally:
         control_plane.thaw_api()
     assert namespace in control_plane.kubectl("get", "namespace", namespace)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("configmap", "here"),
+        ("configmap/here",),
+        ("cm", "here", "there"),
+        ("configmaps",),
+        ("configmaps,serviceaccounts,lease",),
+        ("configmaps", "-l", "of=mine"),
+        ("roles.rbac.authorization.k8s.io",),
+    ],
+    ids=" ".join,
+)
+def test_reads_over_a_kept_connection_find_what_kubectl_finds(
+    control_plane: ControlPlane, namespace: str, asked: tuple[str, ...]
+) -> None:
+    control_plane.apply(config_map(namespace, "here", of="mine"))
+    control_plane.apply(config_map(namespace, "there", of="another"))
+    printed = json.loads(control_plane.kubectl("get", *asked, "-n", namespace, "-o", "json"))
+    found = control_plane.get(*asked, "-n", namespace)
+    assert found["kind"] == printed["kind"]
+    assert [without_managers(each) for each in found.get("items", [found])] == printed.get(
+        "items", [printed]
+    )
+
+
+def without_managers(found: dict[str, Any]) -> dict[str, Any]:
+    """Return an object as kubectl prints it by default."""
+    metadata = {key: value for key, value in found["metadata"].items() if key != "managedFields"}
+    return {**found, "metadata": metadata}
+
+
+def test_a_read_over_a_kept_connection_tells_what_went_wrong_and_outlives_the_server(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    control_plane.apply(config_map(namespace, "kept"))
+    before = control_plane.get("configmap", "kept", "-n", namespace)
+    with pytest.raises(CommandError, match=r'NotFound.*configmaps "another" not found'):
+        control_plane.get("configmap", "another", "-n", namespace)
+    with pytest.raises(CommandError, match="no such resource type"):
+        control_plane.get("nonsense")
+    control_plane.kill_api()
+    try:
+        with pytest.raises(CommandError, match=r"refused|aborted"):
+            control_plane.get("configmap", "kept", "-n", namespace)
+    finally:
+        control_plane.start_api()
+    assert control_plane.get("configmap", "kept", "-n", namespace) == before
 
 
 def test_a_service_account_may_do_what_its_role_says_and_nothing_else(

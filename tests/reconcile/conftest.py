@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from tests.support import strandline_objects as objects
-from tests.support.api_server import Manifest
 from tests.support.commands import CommandError
 from tests.support.control_plane import ControlPlane
 from tests.support.eventually import eventually
+from tests.support.object_reader import NOT_FOUND, Manifest
 from tests.support.ports import free_port
 
 EXIT_LIMIT_SECONDS = 20
@@ -155,9 +155,12 @@ class OperatorProcess:
 
     def get(self, kind: str, name: str) -> Manifest | None:
         """Return an object, None if it does not exist."""
-        text = self.kubectl("get", kind, name, "-o", "json", "--ignore-not-found")
-        found: Manifest | None = json.loads(text) if text else None
-        return found
+        try:
+            return self.plane.get(kind, name, "-n", self.namespace)
+        except CommandError as error:
+            if error.status == NOT_FOUND:
+                return None
+            raise
 
     def list(self, kind: str) -> list[Manifest]:
         """Return all objects of a kind."""

@@ -24,9 +24,9 @@ from strandline_operator.operator_config import FIELD_MANAGER, OperatorConfig
 from strandline_operator.plan_topics import plan_topic
 from strandline_operator.reconcile import now_text
 from tests.support import strandline_objects as objects
-from tests.support.api_server import Manifest
 from tests.support.control_plane import ControlPlane
 from tests.support.eventually import aeventually
+from tests.support.object_reader import Manifest
 
 pytestmark = pytest.mark.processes
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.reconcile.conftest import OperatorProcess
 from tests.reconcile.test_operator_process import apply_orders
-from tests.support.api_server import Manifest
+from tests.support.object_reader import Manifest
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 

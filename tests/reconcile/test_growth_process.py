@@ -14,9 +14,9 @@ from tests.reconcile.killed_operator import run_killed_after_each_write
 from tests.reconcile.test_pod_settings_process import apply
 from tests.reconcile.test_pods_process import bound, patch_status
 from tests.reconcile.test_refusals_process import conditions, events, shown
-from tests.support.api_server import Manifest
 from tests.support.commands import CommandError
 from tests.support.control_plane import ControlPlane
+from tests.support.object_reader import Manifest
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
@@ -250,6 +250,7 @@ def test_a_quota_that_refuses_is_told_and_what_has_grown_stays(
     wait_until_grown(operator)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_an_operator_killed_after_each_of_its_writes_grows_all_volumes(
     operator: OperatorProcess, storage: StorageClass, tmp_path: Path

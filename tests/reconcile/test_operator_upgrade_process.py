@@ -6,7 +6,7 @@ import pytest
 
 from tests.reconcile.conftest import OperatorProcess
 from tests.reconcile.test_pods_process import patch_status
-from tests.support.api_server import Manifest
+from tests.support.object_reader import Manifest
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 

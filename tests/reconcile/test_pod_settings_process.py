@@ -12,10 +12,10 @@ import yaml
 
 from tests.chart.pod_cases import POD_SPEC
 from tests.reconcile.conftest import OperatorProcess
-from tests.support.api_server import Manifest
 from tests.support.commands import REPOSITORY
 from tests.support.control_plane import ControlPlane
 from tests.support.eventually import eventually
+from tests.support.object_reader import Manifest
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 

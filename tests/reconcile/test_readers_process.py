@@ -10,8 +10,8 @@ from tests.reconcile.conftest import OperatorProcess
 from tests.reconcile.test_operator_process import topic
 from tests.reconcile.test_readers import argo, kstatus
 from tests.support import strandline_objects as objects
-from tests.support.api_server import Manifest
 from tests.support.control_plane import ControlPlane
+from tests.support.object_reader import Manifest
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 

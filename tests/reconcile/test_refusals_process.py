@@ -9,9 +9,9 @@ import pytest
 
 from tests.reconcile.conftest import OperatorProcess
 from tests.reconcile.test_operator_process import apply_orders, names, topic
-from tests.support.api_server import Manifest
 from tests.support.commands import CommandError
 from tests.support.control_plane import ControlPlane
+from tests.support.object_reader import Manifest
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 

@@ -19,9 +19,9 @@ from tests.reconcile.killed_operator import run_killed_after_each_write
 from tests.reconcile.test_conditions import led
 from tests.reconcile.test_operator_process import topic
 from tests.reconcile.test_pods_process import PARTITIONS
-from tests.support.api_server import Manifest
+from tests.support.object_reader import Manifest
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(420)]
 
 KINDS = f"{PARTITIONS},statefulsets,pods,brokers.strandline.dev,bc"
 """Partitions are read first: they name ever fewer brokers, and pods go after that."""

@@ -1,16 +1,13 @@
-"""kubectl on one API server, which a cluster with nodes and a control plane without share."""
+"""One API server and its administrator, which a cluster with nodes and a control plane share."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from tests.support.commands import COMMAND_LIMIT_SECONDS, kubectl
-
-Manifest = dict[str, Any]
+from tests.support.object_reader import Manifest, ObjectReader
 
 
 class ApiServer:
@@ -19,6 +16,7 @@ class ApiServer:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.kubeconfig = folder / "kubeconfig"
+        self.reader = ObjectReader(self.kubeconfig)
 
     def kubectl(
         self, *args: str, stdin: str | None = None, limit_seconds: int = COMMAND_LIMIT_SECONDS
@@ -35,6 +33,8 @@ class ApiServer:
         self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(manifests))
 
     def get(self, *args: str) -> Manifest:
-        """Return the object or list that `kubectl get ... -o json` prints."""
-        found: Manifest = json.loads(self.kubectl("get", *args, "-o", "json"))
-        return found
+        """Return the object or list that `kubectl get ... -o json` prints.
+
+        Raises: CommandError with the server's message
+        """
+        return self.reader.get(*args)

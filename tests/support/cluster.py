@@ -75,6 +75,7 @@ class Cluster(ApiServer):
     def release(self) -> None:
         """Keep what the audit log shows, and end the cluster if `running_or_started` started it."""
         audited.collect(self.folder / "log", since=self.used_since)
+        self.reader.close()
         if self.started_here:
             _script("down", limit_seconds=UP_LIMIT_SECONDS)
 

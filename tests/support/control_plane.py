@@ -33,6 +33,7 @@ class ControlPlane(ApiServer):
     def stop(self) -> None:
         """End all processes, keep what the audit log shows, and remove the folder."""
         audited.collect(self.audit_log.parent)
+        self.reader.close()
         self._script("down")
 
     def service_account_kubeconfig(self, namespace: str, name: str) -> Path:

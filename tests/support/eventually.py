@@ -15,7 +15,12 @@ from typing import Any, TypeVar, overload
 Result = TypeVar("Result")
 
 POLL_INTERVAL_MS = 50
-"""Pause between two tries: short compared with every deadline, long enough to spare the CPU."""
+"""Pause between two tries: short compared with every deadline, long enough to spare the CPU.
+
+After a try that took longer the pause is as long as that try, so that tries which start a program
+leave the processor to what they wait for.
+"""
+PAUSE_MAX_MS = 1_000
 
 
 class NotWithinDeadline(AssertionError):
@@ -41,6 +46,7 @@ def eventually(
     deadline = time.monotonic() + within_ms / 1000
     while True:
         seen: object
+        begun = time.monotonic()
         try:
             result = condition()
             if result:
@@ -48,9 +54,10 @@ def eventually(
             seen = result
         except retry_on as error:
             seen = error
-        if time.monotonic() >= deadline:
+        now = time.monotonic()
+        if now >= deadline:
             raise NotWithinDeadline(what, within_ms, seen)
-        time.sleep(POLL_INTERVAL_MS / 1000)
+        time.sleep(min(max(POLL_INTERVAL_MS / 1000, now - begun), PAUSE_MAX_MS / 1000))
 
 
 @overload

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from .api_server import Manifest
 from .control_plane import ControlPlane
+from .object_reader import Manifest
 
 if TYPE_CHECKING:
     from tests.reconcile.conftest import OperatorProcess

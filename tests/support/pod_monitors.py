@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.api_server import Manifest
+from tests.support.object_reader import Manifest
 
 POD = "__meta_kubernetes_pod"
 HASH = "__tmp_hash"

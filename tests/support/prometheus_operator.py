@@ -15,10 +15,10 @@ from typing import Any
 
 import yaml
 
-from tests.support.api_server import Manifest
 from tests.support.commands import REPOSITORY, run
 from tests.support.control_plane import ControlPlane
 from tests.support.eventually import eventually
+from tests.support.object_reader import Manifest
 from tests.support.ports import free_port
 
 BUILD_SCRIPT = REPOSITORY / "hack" / "prometheus-operator" / "build"

@@ -8,9 +8,10 @@ from typing import Any
 
 import yaml
 
-from tests.support.api_server import ApiServer, Manifest
+from tests.support.api_server import ApiServer
 from tests.support.commands import REPOSITORY, programs, run
 from tests.support.control_plane import ControlPlane
+from tests.support.object_reader import Manifest
 
 CHART = REPOSITORY / "helm" / "strandline"
 CRDS_CHART = REPOSITORY / "helm" / "strandline-crds"
