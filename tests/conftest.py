@@ -1,10 +1,10 @@
 """Tiers, floors and the stricter rules of continuous integration, for the whole suite.
 
-Only pytest loads this file. A test belongs to exactly one tier, by its marker: `processes`,
-`pods` or `long`, or `fast` if it has none. `--tier` keeps one tier; the tests of the others do not
-count as deselected, so that each deselected test is a mistake. With CI set, a skipped,
-expected-to-fail, deselected or ignored test fails the run. A run of a whole tier fails if fewer
-tests passed than tests/floor.toml says.
+Only pytest loads this file. A test belongs to exactly one tier, by its nearest marker: `processes`,
+`pods` or `long`, or `fast` if it has none; so a single test of a module of pods may be a long one.
+`--tier` keeps one tier; the tests of the others do not count as deselected, so that each deselected
+test is a mistake. With CI set, a skipped, expected-to-fail, deselected or ignored test fails the
+run. A run of a whole tier fails if fewer tests passed than tests/floor.toml says.
 
 `-n` runs the tests in workers of pytest-xdist. Then each worker collects the tests, and reports at
 its end which tests it left out; the session that started the workers gets all reports and judges.
@@ -78,14 +78,17 @@ def tier_of(item: pytest.Item) -> str:
 
     Raises: Misplaced if it carries two tiers' markers or lies in a tier's folder unmarked
     """
-    marked = [tier for tier in TIERS if item.get_closest_marker(tier)]
-    if len(marked) > 1:
-        raise Misplaced(f"{item.nodeid}: one tier, not {' and '.join(marked)}")
+    marked: dict[object, set[str]] = {}
+    for node, mark in item.iter_markers_with_node():
+        if mark.name in TIERS:
+            marked.setdefault(node, set()).add(mark.name)
+    nearest = sorted(next(iter(marked.values()), {"fast"}), key=TIERS.index)
+    if len(nearest) > 1:
+        raise Misplaced(f"{item.nodeid}: one tier, not {' and '.join(nearest)}")
     folder = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
-    tier = marked[0] if marked else "fast"
-    if folder in TIERS and folder != tier:
+    if folder in TIERS and folder not in set().union(*marked.values()):
         raise Misplaced(f"{item.nodeid}: lies in tests/{folder} without its marker")
-    return tier
+    return nearest[0]
 
 
 class SuiteRules:

@@ -16,7 +16,7 @@ from tests.analysis.reference.holding import Range
 from tests.analysis.reference.slo import slo
 from tests.analysis.timeline import INTERVAL_MS
 
-pytestmark = pytest.mark.processes
+pytestmark = pytest.mark.long
 
 SEEDS = range(900, 908)
 END_MS = START_MS + 7 * 24 * 3_600_000

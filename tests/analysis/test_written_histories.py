@@ -251,6 +251,7 @@ def test_the_true_tables_are_in_the_schemas_of_the_analysis(folder: Path) -> Non
             assert table.num_rows > 0 or name == "umi_episodes", name
 
 
+@pytest.mark.long
 def test_500_topics_take_no_more_memory_than_their_buffers(packages: str, tmp_path: Path) -> None:
     from bench.histories.written import write
 

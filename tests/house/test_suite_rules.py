@@ -25,6 +25,7 @@ addopts = --import-mode=importlib --strict-markers -p no:cacheprovider
 markers =
     processes: as in the project
     pods: as in the project
+    long: as in the project
 """
 PASSING = "def test_a(): pass\n"
 TWO = "def test_a(): pass\ndef test_b(): pass\n"
@@ -45,6 +46,12 @@ import pytest
 def pytest_sessionfinish(session):
     if hasattr(session.config, "workerinput"):
         os._exit(0)
+"""
+LONG_AMONG_PODS = """import pytest
+pytestmark = pytest.mark.pods
+def test_pod(): pass
+@pytest.mark.long
+def test_patient(): pass
 """
 TWO_TIERS = "import pytest\n@pytest.mark.pods\n@pytest.mark.processes\ndef test_pod(): pass\n"
 FORKING = """
@@ -172,6 +179,14 @@ def test_floor_is_the_least_number_of_passed_tests(
 def test_floor_does_not_judge_a_part_of_the_suite(suites: Suites, tmp_path: Path) -> None:
     done = suites.run(tmp_path, {"test_x.py": TWO}, "--tier=fast", "suite/test_x.py", floor=3)
     assert done.returncode == pytest.ExitCode.OK
+
+
+def test_the_nearest_marker_decides(suites: Suites, tmp_path: Path) -> None:
+    tests = {"test_x.py": LONG_AMONG_PODS, "pods/test_y.py": LONG_AMONG_PODS}
+    done = suites.run(tmp_path, tests, "--tier=pods", "-v")
+    assert done.returncode == pytest.ExitCode.OK
+    assert done.output.count("test_pod PASSED") == 2
+    assert "test_patient" not in done.output
 
 
 @pytest.mark.parametrize(

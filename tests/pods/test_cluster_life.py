@@ -307,15 +307,16 @@ def test_an_upgrade_under_load_restarts_no_broker_and_a_deleted_one_gets_the_new
             for name, pod in pods.items()
         }
         run.judged()
+    annotate(installed, f"{PAUSE}-")
+    installed.set_version(THIS)
+    installed.wait_images(installed.images["broker"], ROLL_LIMIT_MS)
 
 
+@pytest.mark.long
 def test_brokers_follow_the_version_of_their_cluster_and_back_under_load(
     installed: Installed, cluster: Cluster
 ) -> None:
     versions = {THIS: installed.images, NEXT: tagged(installed, cluster, "after")}
-    annotate(installed, f"{PAUSE}-")
-    installed.set_version(THIS)
-    installed.wait_images(versions[THIS]["broker"], ROLL_LIMIT_MS)
     with installed.under_load("versions") as run:
         pods = run.view.seen().pods
         upgrade(installed, versions[NEXT])

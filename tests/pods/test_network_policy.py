@@ -84,6 +84,7 @@ def test_only_brokers_and_the_operator_reach_the_grpc_port(
         run.judged()
 
 
+@pytest.mark.long
 def test_two_releases_stand_side_by_side_and_each_operator_reaches_the_brokers_that_it_watches(
     installed: Installed, other: Installed, cluster: Cluster
 ) -> None:

@@ -78,6 +78,7 @@ def test_volumes_grow_under_load_and_nothing_is_lost(installed: Installed) -> No
         run.judged()
 
 
+@pytest.mark.long
 def test_full_volumes_grow_and_records_are_taken_again(installed: Installed) -> None:
     with installed.under_load("full") as run:
         acked = run.acked()

@@ -17,7 +17,7 @@ from tests.reconcile.test_operator_process import names, reason, topic
 from tests.reconcile.test_pods_process import patch_status
 from tests.reconcile.test_refusals_process import events
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 PARTITIONS = "partitions.strandline.dev"
 WITHIN_MS = 60_000

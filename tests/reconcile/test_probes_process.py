@@ -40,6 +40,7 @@ def test_an_operator_without_the_api_server_is_alive_and_not_ready(
     wait_until_ready(operator)
 
 
+@pytest.mark.long
 def test_watches_whose_connections_fell_silent_are_opened_again(
     operator: OperatorProcess, tmp_path: Path
 ) -> None:

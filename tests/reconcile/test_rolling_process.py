@@ -226,6 +226,7 @@ def test_a_broker_that_reads_its_logs_is_not_restarted_until_it_has(
     cluster.wait_for_replacement(0, before)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_an_operator_killed_after_each_of_its_writes_restarts_every_broker_once(
     operator: OperatorProcess, tmp_path: Path
