@@ -56,6 +56,7 @@ def test_a_leader_that_cannot_begin_a_segment_gives_way_to_one_that_can(
     leader = group.brokers[0]
     assert group.wait_leader("unwritable") == 0
     sent = SentRecords(producer_of(group.bootstrap()), "unwritable")
+    leader.wait_for("became leader")
     # Open files go on; a new one finds no folder.
     folder = group.log_folder(0, topic_id)
     folder.rename(folder.with_suffix(".gone"))

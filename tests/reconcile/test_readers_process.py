@@ -46,11 +46,12 @@ def test_an_object_that_the_operator_has_seen_is_read_by_its_conditions(
 ) -> None:
     operator.kubectl("apply", "-f", "-", stdin=topic("wide", replicationFactor=5))
 
-    def seen() -> bool:
+    def is_refused() -> bool:
         value = operator.get("rtopic", "wide") or {}
-        return bool(value["status"]["observedGeneration"] == value["metadata"]["generation"])
+        is_seen = value["status"]["observedGeneration"] == value["metadata"]["generation"]
+        return bool(is_seen and kstatus(value) == "Failed")
 
-    operator.wait_for("the operator's status", seen)
-    assert kstatus(operator.get("rtopic", "wide") or {}) == "Failed"
+    # A first status says that the operator is at work; the refusal follows.
+    operator.wait_for("the refusal", is_refused)
     operator.kubectl("patch", "rtopic", "wide", "--type=merge", "-p", '{"spec":{"partitions":4}}')
-    operator.wait_for("the new generation", seen)
+    operator.wait_for("the refusal of the new generation", is_refused)

@@ -63,11 +63,21 @@ class SentRecords:
 
     def send_value(self, value: bytes) -> None:
         """Hand one record to the library."""
+        if self._count == 0:
+            eventually(self._is_known, DELIVERY_LIMIT_SECONDS * 1000, f"metadata of {self._topic}")
         self._count += 1
         self._producer.produce(
             self._topic, value, partition=self._partition, on_delivery=self._done
         )
         self._producer.poll(0)
+
+    def _is_known(self) -> bool:
+        """Tell whether the library knows the partition; else it gives records up at once.
+
+        A broker may hear of a new topic's partitions one after the other.
+        """
+        found = self._producer.list_topics(self._topic, DELIVERY_LIMIT_SECONDS)
+        return self._partition in found.topics[self._topic].partitions
 
     def _done(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
