@@ -245,7 +245,7 @@ def test_a_broker_is_drained_under_load_and_nothing_is_lost(make_group: MakeGrou
 
 
 def test_brokers_are_evened_out_under_load_and_nothing_is_lost(make_group: MakeGroup) -> None:
-    group = make_group(brokers=BROKERS, **{"broker.session.timeout.ms": SESSION_MS})
+    group = make_group(brokers=BROKERS, **IN_SESSION_WHEN_FROZEN)
     person = Person(group)
     # The broker without replicas will be frozen, and a frozen controller begins no move.
     spare = 2 if group.controller() == 3 else 3
