@@ -62,10 +62,11 @@ class RemoveServices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictPod:
-    """Evict a broker's pod, if it is still as it was seen and the disruption budget allows it.
+    """Evict a broker's pod, if the disruption budget allows it.
 
     in_sync is the selector of the Partitions all of whose replicas must be in sync, as read then;
-    empty for a pod that serves nobody.
+    empty for a pod that serves nobody. That one goes only if it still has the resource_version,
+    which is "" for the others: an eviction that is refused for it holds the budget for two minutes.
     """
 
     pod: ObjectRef

@@ -148,7 +148,7 @@ def _restart_actions(desired: DesiredCluster, step: RollingStep) -> list[Action]
     if step.restart is None:
         return []
     in_sync = {CLUSTER_LABEL: desired.ref.name} if step.needs_in_sync else {}
-    version = step.restart.resource_version
+    version = "" if step.needs_in_sync else step.restart.resource_version
     return [
         EvictPod(pod=step.restart.ref, resource_version=version, in_sync=in_sync),
         PostEvent(

@@ -135,7 +135,10 @@ def test_no_pod_is_evicted_while_replicas_are_behind_that_an_old_view_has_in_syn
         with pytest.raises(StoreConflict):
             await applier.apply(replace(evict, in_sync={}, resource_version="1"))
         assert harness.plane.get("pod", "default-0", "-n", harness.namespace)
-        await applier.apply(replace(evict, in_sync={}))
+        harness.plane.kubectl("-n", harness.namespace, "label", "pod/default-0", "changed=since")
+        with pytest.raises(StoreConflict):
+            await applier.apply(replace(evict, in_sync={}))
+        await applier.apply(replace(evict, in_sync={}, resource_version=""))
 
     harness.run(scenario)
     left = harness.plane.get("pods", "-n", harness.namespace)["items"]

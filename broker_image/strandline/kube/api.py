@@ -217,19 +217,22 @@ class ApiClient:
             path = resource.path(namespace, name)
             await self._call("delete", "DELETE", resource, path, body=body)
 
-    async def evict(self, namespace: str, name: str, *, uid: str, resource_version: str) -> None:
-        """Evict a pod as it was seen; one that is gone is no error.
+    async def evict(
+        self, namespace: str, name: str, *, uid: str, resource_version: str = ""
+    ) -> None:
+        """Evict this very pod, as of a resource_version if given; one that is gone is no error.
 
-        Raises:  StoreConflict if it changed since, StoreUnavailable also if a disruption budget
-                 does not allow it now
+        Raises:  StoreConflict if it is another or changed since, StoreUnavailable also if a
+                 disruption budget does not allow it now
 
         Source: Kubernetes, API-initiated eviction; 429 is a budget's refusal
         """
+        seen = {"resourceVersion": resource_version} if resource_version else {}
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": name, "namespace": namespace},
-            "deleteOptions": {"preconditions": {"uid": uid, "resourceVersion": resource_version}},
+            "deleteOptions": {"preconditions": {"uid": uid, **seen}},
         }
         with suppress(StoreNotFound):
             path = _PODS.path(namespace, name, "eviction")
