@@ -16,7 +16,7 @@ from typing import Any
 
 from kubernetes.client import Configuration
 from kubernetes.config import load_kube_config
-from urllib3 import PoolManager
+from urllib3 import PoolManager, Retry
 from urllib3.exceptions import HTTPError
 
 from tests.support.commands import COMMAND_LIMIT_SECONDS, CommandError
@@ -29,6 +29,9 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 BAD_REQUEST = 400
 NOT_FOUND = 404
 """Status of the error about an object that does not exist."""
+
+LATER = Retry(connect=0, read=0, status=10, status_forcelist={429}, raise_on_status=False)
+"""As kubectl, a read comes again when the server says so: the storage of a new kind begins late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,7 @@ class ObjectReader:
                 fields={name: value for name, value in query.items() if value},
                 headers={"Accept": accept},
                 timeout=COMMAND_LIMIT_SECONDS,
-                retries=False,
+                retries=LATER,
             )
             found: Manifest = response.json()
         except (HTTPError, ValueError) as error:
