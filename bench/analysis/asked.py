@@ -20,8 +20,11 @@ COMPARED: Final = (
 )
 """Columns of the intervals that the engines must agree in."""
 
-Found = tuple[list[tuple[Any, ...]], int]
-"""The rows, and how many samples or runs of them went through Python."""
+COMPARED_SAMPLES_MAX: Final = 200_000_000
+"""Of more, no process could hold the intervals as objects of Python."""
+
+Found = tuple[list[tuple[Any, ...]] | int, int]
+"""The rows, or their number alone, and how many samples or runs of them went through Python."""
 Work = Callable[[], Found]
 """Makes the intervals; what it takes counts."""
 
@@ -36,6 +39,8 @@ class Asked:
     scratch: Path
     """For what memory does not take; it goes afterwards."""
     url: str = ""
+    is_counted: bool = False
+    """True if the intervals are too many to be compared: they are written, and counted."""
 
     @property
     def ranged(self) -> dict[str, int]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from .asked import Asked, Work
+from .asked import COMPARED_SAMPLES_MAX, Asked, Work
 from .made import noted
 from .processes import used
 
@@ -42,6 +42,7 @@ def main(arguments: Sequence[str]) -> int:
             end_ms=history.end_ms,
             scratch=Path(scratch),
             url=url,
+            is_counted=history.samples > COMPARED_SAMPLES_MAX,
         )
         module, function = ENGINES[engine]
         work = getattr(importlib.import_module(f"{__package__}.{module}"), function)(asked)
@@ -58,10 +59,14 @@ def figures_of(work: Work) -> dict[str, Any]:
         "seconds": seconds,
         "cpu_seconds": after.cpu_seconds - before.cpu_seconds,
         "peak_bytes": after.peak_bytes,
-        "rows": len(rows),
-        "digest": hashlib.sha256(repr(sorted(rows, key=repr)).encode()).hexdigest(),
+        "rows": rows if isinstance(rows, int) else len(rows),
+        "digest": "" if isinstance(rows, int) else _digest(rows),
         "through_python": through_python,
     }
+
+
+def _digest(rows: list[tuple[Any, ...]]) -> str:
+    return hashlib.sha256(repr(sorted(rows, key=repr)).encode()).hexdigest()
 
 
 if __name__ == "__main__":

@@ -58,5 +58,9 @@ def _intervals(samples: Any, asked: Asked) -> Found:
     size = size_of(runs)
     with plans_for(runs.sparkSession, size.runs):
         made = isr_intervals(gathered(runs, size.runs), interval_ms=INTERVAL_MS, **asked.ranged)
+        if asked.is_counted:
+            written = str(asked.scratch / "intervals")
+            made.select(*COMPARED).write.parquet(written)
+            return made.sparkSession.read.parquet(written).count(), size.runs
         rows: list[dict[str, Any]] = made.select(*COMPARED).toArrow().to_pylist()
     return [tuple(row.values()) for row in rows], size.runs

@@ -1,4 +1,4 @@
-"""Spark's settings for tables of few rows, of which plans take longer than the rows.
+"""Spark's settings for as many rows as there are: of few, plans take longer than the rows.
 
 Called by `job` and `samples`; changes no result.
 """
@@ -18,12 +18,17 @@ FEW_ROWS: Final = 200_000
 """Fewer rows take less time in plans that are not compiled. ISR intervals of 112,000 runs took 34 s
 of processors so, and 46 s compiled; of 1,065,000 runs compiled ones took 83 s, other ones were not
 tried."""
+SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 PLANS_OF_FEW: Final = {
-    "spark.sql.shuffle.partitions": "1",
+    SHUFFLE_PARTITIONS: "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+
+ROWS_OF_A_PARTITION: Final = 500_000
+"""A task sorts so many in the memory that it has for certain in a heap of 1 GiB. Of 25 million it
+wrote so many sorted pieces to disk that to read them all at once took more than that heap."""
 
 THREADS: Final = 2
 Result = TypeVar("Result")
@@ -32,12 +37,13 @@ Result = TypeVar("Result")
 @contextmanager
 def plans_for(spark: SparkSession, rows: int) -> Iterator[None]:
     """Plan what happens within for so many rows, and as before afterwards."""
+    settings = PLANS_OF_FEW
     if rows > FEW_ROWS:
-        yield
-        return
-    before = {name: spark.conf.get(name) for name in PLANS_OF_FEW}
+        given = int(spark.conf.get(SHUFFLE_PARTITIONS))
+        settings = {SHUFFLE_PARTITIONS: str(max(given, -(-rows // ROWS_OF_A_PARTITION)))}
+    before = {name: spark.conf.get(name) for name in settings}
     try:
-        for name, value in PLANS_OF_FEW.items():
+        for name, value in settings.items():
             spark.conf.set(name, value)
         yield
     finally:

@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,13 +30,10 @@ import pyarrow.csv
 import pyarrow.parquet
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from strandline.names import Metric
-
-from . import config_map, read, run_summary
+from . import config_map, run_summary
 from .catalogue import TABLES
-from .few_rows import FEW_ROWS, Size, gathered, plans_for, size_of, size_told
+from .few_rows import FEW_ROWS, Size, plans_for, side_by_side
 from .findings import (
     ClusterUnclear,
     ScrapedCluster,
@@ -46,18 +44,16 @@ from .findings import (
 )
 from .html_report import page
 from .html_report.words import Range
-from .lake import read_lake, read_lake_runs
 from .lake_slices import LakeRefused
-from .observations import observations, of_cluster
+from .observations import of_cluster
 from .outcome import NO_DATA, UNREADABLE, known_share, outcome
 from .prometheus_http import ReadFailed
 from .report import text_report
-from .run_lengths import GAP_INTERVALS
-from .samples import scrape_interval_ms
-from .session import SHORT_MS, executors_session, local_session
+from .session import executors_session, local_session
 from .stopwatch import Stopwatch
 from .tables import ANALYSES, Analysis
 from .task import PAGE_MARK, UP, SummaryPlace, Task, add_options, check_source, task_of
+from .task_samples import TaskSamples
 from .tsdb_files import BlockRefused
 
 SUMMARY: Final = "summary.json"
@@ -78,8 +74,6 @@ OF_SUMMARY: Final = ("data_at_risk",)
 """Tables that are made for a summary, too."""
 STEPS_BESIDE_TABLES: Final = 7
 """Python, the source, Java, the scrape interval, the clusters, the report, and Spark's end."""
-PROBED_INTERVALS: Final = 3
-"""Scrape intervals in which every broker was scraped."""
 CLUSTER: Final = "cluster"
 """Column that every file has first: the name of the cluster, empty if no label tells it."""
 READ_METRICS: Final = frozenset(
@@ -148,26 +142,13 @@ def analyse(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
 
 
 def _analysed(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
-    samples_of = _reader(spark, task)
-    # In a short range every query counts, and whatever has to be counted first is planned for few.
-    is_short = task.end_ms - task.start_ms <= SHORT_MS
-    up = samples_of(UP, gap_ms=0).cache()
-    with plans_for(spark, 0 if is_short else size_of(up).samples):
-        interval_ms = scrape_interval_ms(up)
+    chosen = _chosen(task)
+    samples = TaskSamples(spark, task, chosen)
+    interval_ms = samples.interval_ms()
     if interval_ms is None:
         return _told_empty(task)
     watch.ended("the scrape interval")
-    chosen = _chosen(task)
-    gap_ms = GAP_INTERVALS * interval_ms
-    of_runs = (each.metrics for each in chosen.values() if not each.plain)
-    # Read once for all tables of runs, which are few; single samples are many.
-    runs = samples_of(*{metric.name for each in of_runs for metric in each}, gap_ms=gap_ms).cache()
-    needed = {name: analysis.metrics for name, analysis in chosen.items()}
-    with plans_for(spark, 0 if is_short else size_of(runs).runs):
-        told = observations(runs.where(F.col("metric") != UP).unionByName(up))
-        seen = told.toArrow().to_pylist()
-        size = size_told(row for row in seen if row["metric"] != UP)
-        seen += _probed(samples_of, task, seen, needed, interval_ms=interval_ms)
+    seen = samples.observed(interval_ms)
     clusters = clusters_of(seen)
     try:
         cluster = chosen_cluster(clusters, wanted=task.cluster, origin=task.origin)
@@ -177,19 +158,22 @@ def _analysed(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
     mine = _only(cluster, clusters)
     if len(clusters) > 1:
         # Targets of other clusters may be scraped more often.
-        interval_ms = scrape_interval_ms(mine(up)) or interval_ms
+        interval_ms = samples.interval_ms(mine) or interval_ms
     watch.ended("clusters and clocks")
-    tables: dict[str, pa.Table] = {}
-    samples_for = _samples_for(samples_of, mine, chosen, runs, size)
-    for name, analysis in chosen.items():
-        with plans_for(spark, size.samples if analysis.plain else size.runs):
-            made = {each: spark.createDataFrame(tables[each]) for each in analysis.made_of}
-            lag = {"lag_time_max_ms": task.lag_time_max_ms} if analysis.of_lag_time else {}
-            ranged = {"start_ms": task.start_ms, "end_ms": task.end_ms}
-            samples = samples_for(analysis)
-            frame = analysis.make(samples, interval_ms=interval_ms, **ranged, **made, **lag)
-            tables[name] = in_order(frame.toArrow())
-        watch.ended(f"table {name}")
+    samples_for = samples.for_tables(mine)
+
+    def make(name: str, made_before: Mapping[str, pa.Table]) -> pa.Table:
+        analysis = chosen[name]
+        made = {each: spark.createDataFrame(made_before[each]) for each in analysis.made_of}
+        lag = {"lag_time_max_ms": task.lag_time_max_ms} if analysis.of_lag_time else {}
+        ranged = {"start_ms": task.start_ms, "end_ms": task.end_ms}
+        frame = analysis.make(
+            samples_for(analysis), interval_ms=interval_ms, **ranged, **made, **lag
+        )
+        return in_order(frame.toArrow())
+
+    tables = _tables(spark, chosen, samples.counted, make, watch)
+    needed = {name: analysis.metrics for name, analysis in chosen.items()}
     mine_seen = [row for row in seen if cluster is None or cluster.is_of(row)]
     lacks = findings(mine_seen, origin=task.origin, interval_ms=interval_ms, made_of=needed)
     window = Range(
@@ -207,75 +191,30 @@ def _analysed(spark: SparkSession, task: Task, watch: Stopwatch) -> int:
     return code
 
 
-def _reader(spark: SparkSession, task: Task) -> Callable[..., DataFrame]:
-    """Return what reads the samples of metrics of a task, from its range or a part of it."""
-    whole = {"start_ms": task.start_ms, "end_ms": task.end_ms}
-
-    def samples_of(*metrics: str, gap_ms: float, **part: int) -> DataFrame:
-        ranged = whole | part
-        if task.lake is not None and gap_ms:
-            return read_lake_runs(
-                spark,
-                task.lake,
-                metrics=metrics,
-                start_ms=ranged["start_ms"],
-                end_ms=ranged["end_ms"],
-                gap_ms=gap_ms,
-            )
-        if task.lake is not None:
-            return read_lake(spark, task.lake, metrics=metrics, **ranged)
-        source = spark.read.format(read.FORMAT).options(**task.source).options(**ranged)
-        return source.options(metrics=",".join(metrics), gap_ms=gap_ms).load()
-
-    return samples_of
-
-
-def _samples_for(
-    samples_of: Callable[..., DataFrame],
-    mine: Callable[[DataFrame], DataFrame],
+def _tables(
+    spark: SparkSession,
     chosen: Mapping[str, Analysis],
-    runs: DataFrame,
     size: Size,
-) -> Callable[[Analysis], DataFrame]:
-    """Return what gives an analysis its samples, where possible the same frame for several.
+    make: Callable[[str, Mapping[str, pa.Table]], pa.Table],
+    watch: Stopwatch,
+) -> dict[str, pa.Table]:
+    """Make the tables, those of few samples side by side; make gets what was made before."""
+    tables: dict[str, pa.Table] = {}
 
-    What tables make of the same frame they share. Few samples are read once for all of them.
-    """
-    if size.samples <= FEW_ROWS:
-        metrics = {metric.name for each in chosen.values() for metric in each.metrics}
-        single = mine(gathered(samples_of(*metrics, gap_ms=0), size.samples).cache())
-        return lambda _: single
-    of_runs = mine(gathered(runs, size.runs))
+    def work(name: str) -> None:
+        tables[name] = make(name, tables)
+        watch.ended(f"table {name}")
 
-    def samples_for(analysis: Analysis) -> DataFrame:
-        if not analysis.plain:
-            return of_runs
-        return mine(samples_of(*(metric.name for metric in analysis.metrics), gap_ms=0))
-
-    return samples_for
-
-
-def _probed(
-    samples_of: Callable[..., DataFrame],
-    task: Task,
-    seen: Sequence[Mapping[str, Any]],
-    needed: Mapping[str, Sequence[Metric]],
-    *,
-    interval_ms: int,
-) -> list[dict[str, Any]]:
-    """Return who showed metrics that were not read yet, in the last scrapes that saw a leader.
-
-    A scrape shows all that a leader has, so a few scrapes tell what is never there.
-    """
-    last_ms = max((row["leading_ms"] or 0 for row in seen), default=0)
-    wanted = {metric.name for metrics in needed.values() for metric in metrics}
-    others = wanted - {row["metric"] for row in seen}
-    if not last_ms or not others:
-        return []
-    start_ms = max(last_ms - PROBED_INTERVALS * interval_ms, task.start_ms)
-    samples = samples_of(*others, gap_ms=0, start_ms=start_ms, end_ms=last_ms + 1)
-    found: list[dict[str, Any]] = observations(samples).toArrow().to_pylist()
-    return found
+    if size.samples > FEW_ROWS:
+        for name, analysis in chosen.items():
+            with plans_for(spark, size.samples if analysis.plain else size.runs):
+                work(name)
+        return {name: tables[name] for name in chosen}
+    with plans_for(spark, size.samples):
+        for is_made_of_tables in (False, True):
+            names = [each for each in chosen if bool(chosen[each].made_of) is is_made_of_tables]
+            side_by_side(spark, *(partial(work, name) for name in names))
+    return {name: tables[name] for name in chosen}
 
 
 def _only(

@@ -55,6 +55,7 @@ def test_both_forms_find_when_a_follower_left(
         Asked(folder=tmp_path, start_ms=START_MS, end_ms=end_ms, scratch=tmp_path)
     )()
     assert through_python == 0
+    assert not isinstance(rows, int)
     found = [dict(zip(COMPARED, row, strict=True)) for row in rows]
     told = sorted((row["start_ms"], row["end_ms"], row["in_isr"]) for row in found)
     left_ms = START_MS + (LEFT_AT - 1) * INTERVAL_MS + 2_000
@@ -77,6 +78,7 @@ def test_copied_topics_have_the_same_samples_under_other_names_and_numbers(
     rows, _ = on_duckdb.changes(
         Asked(folder=tmp_path, start_ms=START_MS, end_ms=end_ms, scratch=tmp_path)
     )()
+    assert not isinstance(rows, int)
     told: dict[str, list[tuple[Any, ...]]] = {}
     for topic, *others in rows:
         told.setdefault(topic, []).append(tuple(others))

@@ -12,7 +12,7 @@ from bench.histories.plan import FaultKind, Plan, planned
 from strandline_analysis.catalogue import TABLES
 from strandline_analysis.lake_slices import opened
 from strandline_analysis.stopwatch import Stopwatch
-from strandline_analysis.task import Task
+from strandline_analysis.task import UP, Task
 
 pytestmark = pytest.mark.processes
 
@@ -73,15 +73,68 @@ def settings_of_tables(session: Any, task: Task, monkeypatch: pytest.MonkeyPatch
     return found
 
 
-def test_rows_are_counted_not_scrapes(
+def let_few_be_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the samples of the task be too many to be read at once."""
+    from strandline_analysis import few_rows, job, task_samples
+
+    for module in (few_rows, job, task_samples):
+        monkeypatch.setattr(module, "FEW_ROWS", SCRAPES_MAX)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """Return the metrics of each time that a task's samples are read."""
+    from strandline_analysis import task_samples
+
+    found: list[tuple[str, ...]] = []
+    reader = task_samples._reader
+
+    def noted(*given: Any) -> Any:
+        read = reader(*given)
+
+        def samples_of(*metrics: str, **ranged: Any) -> Any:
+            found.append(metrics)
+            return read(*metrics, **ranged)
+
+        return samples_of
+
+    monkeypatch.setattr(task_samples, "_reader", noted)
+    return found
+
+
+def test_rows_are_counted_not_scrapes_and_few_are_read_at_once(
+    session: Any, task: Task, reads: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert set(settings_of_tables(session, task, monkeypatch).values()) == {"1"}
+    assert len(reads) == 1
+    let_few_be_many(monkeypatch)
+    assert set(settings_of_tables(session, task, monkeypatch).values()) == {OF_MANY}
+    assert (UP,) in reads
+
+
+@pytest.mark.long
+def test_few_and_many_samples_make_the_same_tables(
     session: Any, task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from strandline_analysis import few_rows, job
+    from strandline_analysis import job
 
-    assert set(settings_of_tables(session, task, monkeypatch).values()) == {"1"}
-    monkeypatch.setattr(few_rows, "FEW_ROWS", SCRAPES_MAX)
-    monkeypatch.setattr(job, "FEW_ROWS", SCRAPES_MAX)
-    assert set(settings_of_tables(session, task, monkeypatch).values()) == {OF_MANY}
+    def tables() -> dict[str, bytes]:
+        assert job.analyse(session, task, Stopwatch()) == 0
+        return {each.name: each.read_bytes() for each in task.out.glob("*.csv")}
+
+    few = tables()
+    assert len(few["incidents.csv"].splitlines()) > 1
+    let_few_be_many(monkeypatch)
+    assert tables() == few
+
+
+def test_many_rows_are_parted_so_that_a_task_can_sort_its_own(session: Any) -> None:
+    from strandline_analysis import few_rows
+
+    for rows, parts in ((few_rows.FEW_ROWS + 1, OF_MANY), (7 * few_rows.ROWS_OF_A_PARTITION, "7")):
+        with few_rows.plans_for(session, rows):
+            assert session.conf.get(SETTING) == parts
+        assert session.conf.get(SETTING) == OF_MANY
 
 
 def test_works_of_few_rows_are_done_side_by_side_and_others_in_order(spark: Any) -> None:

@@ -11,7 +11,7 @@ from bench.histories import scores
 from bench.histories.plan import Plan, planned
 from strandline_analysis.lake_slices import opened
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
 LENGTH_MS = 1_800_000
 SLICE_MS = 3_600_000
