@@ -15,7 +15,7 @@ from tests.support.broker_process import BrokerProgram
 from tests.support.clients import SentRecords, producer_of, read_all
 from tests.support.control_plane import ControlPlane
 from tests.support.eventually import eventually
-from tests.support.volumes import fill_volume, mounted_tmpfs, remount, used_inodes
+from tests.support.volumes import fill_volume, leave_no_inode, mounted_tmpfs, remount
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(150)]
 
@@ -160,7 +160,7 @@ def test_a_leader_with_a_full_disk_gives_way_and_nothing_acknowledged_is_lost(
     group.create_topic("full")
     group.wait_full_isr("full")
     assert group.wait_leader("full") == 0
-    remount(leader.data_dir, f"nr_inodes={used_inodes(leader.data_dir)}")
+    leave_no_inode(leader.data_dir)
     sent = SentRecords(producer_of(group.bootstrap()), "full")
     send(sent, SEVERAL_SEGMENTS)
     sent.settle()

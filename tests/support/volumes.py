@@ -8,6 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.eventually import eventually
+
+BOUNDED_WITHIN_MS = 10_000
+
 
 @contextmanager
 def mounted_tmpfs(path: Path, options: str) -> Iterator[Path]:
@@ -30,6 +34,20 @@ def used_inodes(path: Path) -> int:
     """Return how many files and folders a file system holds."""
     volume = os.statvfs(path)
     return volume.f_files - volume.f_ffree
+
+
+def leave_no_inode(path: Path) -> None:
+    """Bound a file system to the files that it holds.
+
+    A broker that makes another one between the look and the mount is looked at again.
+    """
+
+    def bounded() -> bool:
+        remount(path, f"nr_inodes={used_inodes(path)}")
+        return True
+
+    mistaken = (subprocess.CalledProcessError,)
+    eventually(bounded, BOUNDED_WITHIN_MS, "no inode is left", retry_on=mistaken)
 
 
 def fill_volume(path: Path, name: str = "filler") -> Path:
