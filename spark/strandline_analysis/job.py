@@ -205,15 +205,16 @@ def _tables(
         tables[name] = make(name, tables)
         watch.ended(f"table {name}")
 
-    if size.samples > FEW_ROWS:
+    if size.samples <= FEW_ROWS:
+        with plans_for(spark, size.samples):
+            for is_made_of_tables in (False, True):
+                names = [each for each in chosen if bool(chosen[each].made_of) is is_made_of_tables]
+                side_by_side(spark, *(partial(work, name) for name in names))
+    else:
         for name, analysis in chosen.items():
             with plans_for(spark, size.samples if analysis.plain else size.runs):
                 work(name)
-        return {name: tables[name] for name in chosen}
-    with plans_for(spark, size.samples):
-        for is_made_of_tables in (False, True):
-            names = [each for each in chosen if bool(chosen[each].made_of) is is_made_of_tables]
-            side_by_side(spark, *(partial(work, name) for name in names))
+    # Files and the text keep the order of what was chosen.
     return {name: tables[name] for name in chosen}
 
 

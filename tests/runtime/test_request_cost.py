@@ -21,8 +21,6 @@ BEFORE = 20
 """Requests that are not counted: the first one begins an epoch; the others' batches lie between the
 counted ones and the last entry of the index on disk."""
 REQUESTS = 5
-SECONDS = 4
-"""Idle ones that are counted."""
 WAITS_OF_A_SECOND = 1_000 // SETTINGS.fetch_wait_max_ms
 WAITS_UNTIL_A_CHECK = SETTINGS.replica_lag_time_max_ms // 2 // SETTINGS.fetch_wait_max_ms
 CHECK_CALLS_MAX = 70
@@ -45,7 +43,7 @@ def produce_to(partition: int) -> bytes:
 
 
 async def calls_of(folder: Path, partitions: int) -> Calls:
-    """Return what a leader calls; of some times the least, for a task may step beside one."""
+    """Return what a leader calls; of some requests the least, for a task may step beside one."""
     leader = WholeLeader(folder)
     await leader.lead(partitions)
     for _ in range(BEFORE):
@@ -56,13 +54,12 @@ async def calls_of(folder: Path, partitions: int) -> Calls:
         await leader.produce(produce_to(0))
         requests.append(leader.calls.count)
     waits = []
-    for count in (*[WAITS_OF_A_SECOND] * SECONDS, WAITS_UNTIL_A_CHECK):
+    for count in (WAITS_OF_A_SECOND, WAITS_OF_A_SECOND, WAITS_UNTIL_A_CHECK):
         leader.calls.count = 0
         await leader.idle(count)
         waits.append(leader.calls.count)
     await leader.stop()
-    *seconds, until_a_check = waits
-    return Calls(min(requests), min(seconds), until_a_check)
+    return Calls(min(requests), *waits[1:])
 
 
 @pytest.fixture(scope="module")
