@@ -53,7 +53,11 @@ class Flow:
         )
 
     def summary(self) -> dict[str, Any]:
-        return look(self._on, "load").summary
+        """Return the figures so far; a load that has ended by itself fails the test at once."""
+        seen = look(self._on, "load")
+        if seen.exit_code is not None:
+            pytest.fail(f"the load ended with exit code {seen.exit_code}: {seen.summary}")
+        return seen.summary
 
     def wait_for_more(self, seconds: float) -> None:
         """Wait until the load has told of some more seconds, and of records in them."""

@@ -297,7 +297,7 @@ class WholeLeader:
         # From now on `idle` alone lets time pass: a timer of a slow run would be one tick more.
         loop = asyncio.get_running_loop()
         now_seconds = loop.time()
-        loop.time = lambda: now_seconds  # type: ignore[method-assign]
+        loop.time = lambda: now_seconds  # type: ignore[method-assign]  # asyncio has no clock to give
 
     async def _is_on_disk(self, partitions: int) -> bool:
         """Tell whether nothing of the leadership is left to be written beside the requests."""
