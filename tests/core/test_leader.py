@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -216,3 +217,53 @@ def test_members_that_live_are_not_proposed_out_and_a_leader_never_itself() -> N
     grow(made, 5)
     made.context.live.replace(alive(1, 2))
     assert made.propose_dead(0) == []
+
+
+def settled_leader() -> LeaderReplica:
+    made = leader(state(le=1))
+    fetch(made, 1, 0)
+    fetch(made, 2, 0)
+    return made
+
+
+def begin_anew(made: LeaderReplica) -> None:
+    assert made.admit(BrokerId(1), broker_epoch=BrokerEpoch(2), clean_since_epoch=BrokerEpoch(2))
+
+
+def test_leader_is_settled_once_every_replica_has_all_that_there_is() -> None:
+    made = leader(state(le=1))
+    fetch(made, 1, 0)
+    assert not made.is_settled
+    fetch(made, 2, 0)
+    assert made.is_settled
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda made: grow(made, 1), id="records"),
+        pytest.param(begin_anew, id="another process of a follower"),
+        pytest.param(
+            lambda made: made.adopt(state(le=1, pe=1, isr=entries(0, 1)), 0), id="smaller ISR"
+        ),
+        pytest.param(
+            lambda made: made.adopt(state(le=1, pe=1, replicas=(0, 1, 2, 3)), 0),
+            id="another replica",
+        ),
+    ],
+)
+def test_isr_is_checked_again_after_a_change(change: Callable[[LeaderReplica], None]) -> None:
+    made = settled_leader()
+    made.context.isrs_to_check.clear()
+    change(made)
+    assert not made.is_settled
+    assert made.context.isrs_to_check == {TP}
+
+
+def test_isr_is_checked_again_after_a_follower_moved() -> None:
+    made = settled_leader()
+    grow(made, 2)
+    fetch(made, 1, 2)
+    made.context.isrs_to_check.clear()
+    fetch(made, 2, 1)
+    assert made.context.isrs_to_check == {TP}

@@ -240,6 +240,21 @@ def sent(effects: list[Effect]) -> SendFetch:
     return only
 
 
+def test_time_leaves_settled_leaders_alone_and_takes_out_who_lags_later() -> None:
+    core = Core()
+    core.send_state(state())
+    core.step(fetched(1, fetch(0)))
+    core.step(fetched(2, fetch(0)))
+    period_ms = SETTINGS.replica_lag_time_max_ms // 2
+    core.step(Ticked(), after_ms=period_ms)
+    assert core.replicas._context.isrs_to_check == set()
+    core.step(produced(1))
+    assert of_type(core.step(Ticked(), after_ms=period_ms), ProposeIsr) == []
+    (proposal,) = of_type(core.step(Ticked(), after_ms=period_ms), ProposeIsr)
+    assert isinstance(proposal, ProposeIsr)
+    assert proposal.isr == entries(0)
+
+
 def test_records_are_taken_once_and_the_partition_goes_to_the_back() -> None:
     core = Core()
     both = leader_and_isr(command(state(leader=1)), command(state(leader=1), tp=OTHER_TP))

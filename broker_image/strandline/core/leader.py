@@ -18,11 +18,13 @@ from .broker_context import BrokerContext
 from .effects import AppendAsLeader, Effect
 from .events import AlterPartitionResponseReceived, ProduceReceived
 from .high_watermark import counted_end_offsets, next_high_watermark
+from .isr import Stable
 from .isr_proposer import IsrProposer
 from .local_log import LocalLog
 from .notices import HighWatermarkAdvanced, IsrChanged, LowWatermarkAdvanced
 from .progress import (
     FollowerProgress,
+    are_all_in_sync,
     in_sync_count,
     out_of_sync,
     reset_progress,
@@ -70,8 +72,16 @@ class LeaderReplica:
         """Whether committed records may lie above the high watermark this leader inherited."""
         return self.log.high_watermark < self.epoch_start_offset
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the mere passing of time changes neither the ISR nor the high watermark."""
+        end, isr = self.log.log_end_offset, self.proposer.isr
+        is_still = isinstance(isr, Stable) and self.log.high_watermark == end
+        return is_still and are_all_in_sync(isr.entries, self.followers, leader_end=end)
+
     def unsettle_followers(self) -> None:
-        """Have the next fetch of each follower looked at: call it before anything changes."""
+        """Have the ISR and each follower's next fetch looked at: call it before any change."""
+        self.context.isrs_to_check.add(self.log.tp)
         for progress in self.followers.values():
             progress.unsettle(self.log.tp)
 
@@ -141,6 +151,7 @@ class LeaderReplica:
         if is_replaced or broker_epoch < progress.broker_epoch:
             return False
         if broker_epoch > progress.broker_epoch:
+            self.context.isrs_to_check.add(self.log.tp)
             self.followers[follower] = reset_progress(
                 progress,
                 broker_epoch=broker_epoch,
@@ -175,6 +186,7 @@ class LeaderReplica:
             leavers = stale_incarnations(self.proposer.isr.entries, self.followers)
             effects = self.proposer.propose_leavers(leavers, now_ms) + self.propose_joiner(now_ms)
         if moved:
+            self.context.isrs_to_check.add(self.log.tp)
             effects += self.advance_high_watermark(now_ms)
         if start_moved:
             effects += self.advance_low_watermark()

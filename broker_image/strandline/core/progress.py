@@ -166,6 +166,20 @@ def out_of_sync(
     )
 
 
+def are_all_in_sync(
+    isr: tuple[IsrEntry, ...], followers: Mapping[BrokerId, FollowerProgress], *, leader_end: int
+) -> bool:
+    """Tell whether every follower is a member, at the leader's end, and no stale incarnation.
+
+    Then time makes none of them leave or join.
+    """
+    return (
+        len(isr) == len(followers) + 1
+        and all(progress.log_end_offset == leader_end for progress in followers.values())
+        and not stale_incarnations(isr, followers)
+    )
+
+
 def in_sync_count(isr: tuple[IsrEntry, ...], followers: Mapping[BrokerId, FollowerProgress]) -> int:
     """Return how many ISR members are no stale incarnations, the leader included."""
     count = len(isr)

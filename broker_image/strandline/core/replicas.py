@@ -184,12 +184,22 @@ class Replicas:
         effects = self._resend_due(now_ms)
         if self._isr_check_at_ms <= now_ms:
             self._isr_check_at_ms = now_ms + self._isr_check_period_ms
-            for partition in self._partitions.values():
-                if isinstance(partition.role, LeaderReplica):
-                    effects += partition.role.check_isr(now_ms)
+            effects += self._check_isrs(now_ms)
         if self._checkpoint_at_ms <= now_ms:
             self._checkpoint_at_ms = now_ms + self._checkpoint_period_ms
             effects += self._checkpoint()
+        return effects
+
+    def _check_isrs(self, now_ms: int) -> list[Effect]:
+        """Look at the leaders whose ISR time may change; those where it cannot leave."""
+        effects: list[Effect] = []
+        for tp in sorted(self._context.isrs_to_check):
+            partition = self._partitions.get(tp)
+            leader = None if partition is None else partition.role
+            if isinstance(leader, LeaderReplica):
+                effects += leader.check_isr(now_ms)
+            if not isinstance(leader, LeaderReplica) or leader.is_settled:
+                self._context.isrs_to_check.discard(tp)
         return effects
 
     def _resend_due(self, now_ms: int) -> list[Effect]:
