@@ -8,8 +8,10 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +67,7 @@ class JavaProducer:
     def __init__(self, java: Any, producer: Any) -> None:
         self._java = java
         self._producer = producer
-        self._pending: list[tuple[bytes, Any]] = []
+        self._pending: defaultdict[int, deque[tuple[bytes, Any]]] = defaultdict(deque)
         self.offsets: dict[bytes, int] = {}
 
     def leader(self, topic: str) -> str:
@@ -74,20 +76,32 @@ class JavaProducer:
         leader = partition.leader()
         return f"{leader.host()}:{leader.port()}"
 
-    def send(self, topic: str, values: Iterable[bytes]) -> None:
-        """Hand values to the producer, which sends them to partition 0 in their order."""
+    def send(self, topic: str, values: Iterable[bytes], *, partition: int = 0) -> None:
+        """Hand values to the producer, which sends them to one partition in their order."""
         record = self._java.org.apache.kafka.clients.producer.ProducerRecord
         for value in values:
-            self._pending.append((value, self._producer.send(record(topic, 0, None, value))))
+            sent = self._producer.send(record(topic, partition, None, value))
+            self._pending[partition].append((value, sent))
 
     def acknowledged(self) -> int:
         """Return how many values were acknowledged since the last `settle`."""
-        return sum(bool(future.isDone()) for _, future in self._pending)
+        return sum(bool(future.isDone()) for each in self._pending.values() for _, future in each)
+
+    def take_acknowledged(self) -> list[bytes]:
+        """Forget and return the values that were acknowledged; raise what Java tells of others."""
+        taken: list[bytes] = []
+        for queue in self._pending.values():
+            # Java ends the records of a partition in their order.
+            while queue and queue[0][1].isDone():
+                value, future = queue.popleft()
+                future.get()
+                taken.append(value)
+        return taken
 
     def settle(self) -> None:
         """Wait until every value was acknowledged; an error that Java tells fails the test."""
         seconds = self._java.java.util.concurrent.TimeUnit.SECONDS
-        for value, future in self._pending:
+        for value, future in chain.from_iterable(self._pending.values()):
             self.offsets[value] = int(future.get(SETTLE_SECONDS, seconds).offset())
         self._pending.clear()
 

@@ -1,0 +1,1 @@
+"""How long each client library waits for acknowledgements after its leader was killed."""
