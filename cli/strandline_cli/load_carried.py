@@ -21,7 +21,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from .load_consumer import CONNECTION, OFFSETS_SECONDS
+from .load_consumer import CONNECTION, OFFSETS_SECONDS, QUEUE_MAX
 from .load_figures import FIGURES_MARK
 
 State = dict[str, Any]
@@ -71,6 +71,7 @@ def newest_figures(bootstrap: str, topic: str, load_id: str) -> State | None:
     consumer = Consumer(
         {
             **CONNECTION,
+            **QUEUE_MAX,
             "bootstrap.servers": bootstrap,
             # The library demands a name; without subscribe or commit no group is joined.
             "group.id": f"{load_id}-figures",

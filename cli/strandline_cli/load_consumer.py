@@ -23,6 +23,14 @@ from .load_history import HistoryFile
 
 TAKEN_MAX = 500
 """Records read at once: enough to keep up, few enough not to delay the producer."""
+QUEUE_MAX = {
+    "queued.min.messages": 5_000,
+    "queued.max.messages.kbytes": 1_024,
+    "max.partition.fetch.bytes": 128 * 1_024,
+    "fetch.max.bytes": 1_024 * 1_024,
+}
+"""What the library fetches ahead: by default 100,000 records of each partition, 43 MiB of memory
+if they are as small as these."""
 OFFSETS_SECONDS = 10.0
 """Bound of a request for the offsets at which a log begins and ends."""
 CONNECTION = {
@@ -70,6 +78,7 @@ class LoadConsumer:
         self._consumer = Consumer(
             {
                 **CONNECTION,
+                **QUEUE_MAX,
                 "bootstrap.servers": bootstrap,
                 # The library demands a name; without subscribe or commit no group is joined.
                 "group.id": name,

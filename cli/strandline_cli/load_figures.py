@@ -19,9 +19,9 @@ FIRST_COLUMN_MS = 1_000
 LATENCY_LEAST_MS = 0.1
 LATENCY_STEP = 1.05
 """A percentile is exact to this factor."""
-WAITING_MAX = 20_000
-"""Per partition: acknowledged records that were not read yet, and records read but not yet
-acknowledged. Beyond it the oldest are not compared, and counted as such."""
+WAITING_MAX = 100_000
+"""Acknowledged records that were not read yet, and as many that were read and not acknowledged
+yet, in equal parts for all partitions. Beyond it the oldest are not compared, and counted so."""
 EXAMPLES_MAX = 10
 FIGURES_MARK = "figures of load "
 """Begins a record that holds figures of a load (`load_carried`)."""
@@ -96,7 +96,7 @@ class ReadBack:
         if offset >= self.next_offset.get(partition, 0):
             waiting = self._acked.setdefault(partition, {})
             waiting[offset] = value
-            if len(waiting) > WAITING_MAX:
+            if len(waiting) > self._waiting_max():
                 del waiting[next(iter(waiting))]
                 self.unchecked += 1
             return
@@ -130,9 +130,12 @@ class ReadBack:
         elif value.startswith(self.name):
             early = self._read.setdefault(partition, {})
             early[offset] = value
-            if len(early) > WAITING_MAX:
+            if len(early) > self._waiting_max():
                 self._forgotten[partition] = next(iter(early))
                 del early[self._forgotten[partition]]
+
+    def _waiting_max(self) -> int:
+        return WAITING_MAX // len(self.next_offset)
 
     def _compare(self, partition: int, offset: int, acked: str, found: str | None) -> None:
         if acked == found:

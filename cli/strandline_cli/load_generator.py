@@ -36,7 +36,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from strandline_checker.history import SendOutcome, Sent, outcome_line, sent_line
 
 from .load_carried import FiguresRecords, State, newest_figures
-from .load_consumer import CONNECTION, LoadConsumer
+from .load_consumer import CONNECTION, TAKEN_MAX, LoadConsumer
 from .load_figures import Figures, ReadBack
 from .load_history import HistoryFile, NewestHistory
 
@@ -48,10 +48,13 @@ UNKNOWN_ERRORS = frozenset(
     }
 )
 """Errors of a delivery after which the record may be in the log."""
-QUEUE_MAX = 100_000
-"""Records that the library may hold; beyond it the load waits, which bounds the history."""
+OUTSTANDING_MAX = 100_000
+"""Records whose outcome is awaited; with so many the load sends no other, which bounds its memory
+and the history."""
 READ_OUT_SECONDS = 30.0
 """How long the consumer may take at the end to read the last acknowledged records."""
+FIGURES_MAX = 1
+"""Records with figures of the load that wait besides (`load_carried`)."""
 POLL_SECONDS_MAX = 0.01
 """The longest pause between two checks for records that are due."""
 LAST_FIGURES_SECONDS = 5.0
@@ -102,14 +105,18 @@ class Load:
         if self.figures is not None:
             self.figures.on_sent(partition, sent.sent_ms)
         done = partial(self._done, value, partition, sent.sent_ms)
-        while True:
-            try:
-                self.producer.produce(
-                    self.topic, value.encode(), partition=partition, on_delivery=done
-                )
-                return
-            except BufferError:
-                self.producer.poll(0.1)
+        self.producer.produce(self.topic, value.encode(), partition=partition, on_delivery=done)
+
+    def send_due(self, sent: int, due: int, *, partitions: int) -> int:
+        """Send records up to number due, or fewer; return how many are sent now.
+
+        The partitions take turns. No more are sent at once than the consumer takes.
+        """
+        room = max(0, OUTSTANDING_MAX - len(self.producer))
+        until = min(due, sent + min(room, TAKEN_MAX))
+        for number in range(sent, until):
+            self.send(number % partitions, number // partitions)
+        return max(sent, until)
 
     def _done(
         self,
@@ -249,14 +256,11 @@ def _run(load: Load, plan: LoadPlan) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     started = now_ms()
-    sent = [0] * plan.partitions
+    sent = 0
     next_report = started + plan.report_seconds * 1000
     while not stopped and now_ms() - started < plan.seconds * 1000:
-        due = int((now_ms() - started) / 1000 * plan.rate)
-        for partition in range(plan.partitions):
-            while sent[partition] < due:
-                load.send(partition, sent[partition])
-                sent[partition] += 1
+        due = int((now_ms() - started) / 1000 * plan.rate) * plan.partitions
+        sent = load.send_due(sent, due, partitions=plan.partitions)
         load.producer.poll(min(1 / plan.rate / 2, POLL_SECONDS_MAX))
         if load.consumer is not None:
             load.consumer.take(load.history)
@@ -362,7 +366,7 @@ def _producer(plan: LoadPlan, figures: Figures | None) -> Producer:
         "delivery.timeout.ms": plan.delivery_timeout_ms,
         # The library gives up a request to a silent broker long before its records.
         "socket.timeout.ms": 10_000,
-        "queue.buffering.max.messages": QUEUE_MAX,
+        "queue.buffering.max.messages": OUTSTANDING_MAX + FIGURES_MAX,
         "retry.backoff.ms": 20,
         "retry.backoff.max.ms": 100,
     }

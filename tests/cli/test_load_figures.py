@@ -202,3 +202,14 @@ def test_what_waits_too_long_is_counted_and_never_called_lost(
     assert read_back.not_there == 0
     assert read_back.unchecked == 3
     assert read_back.checked == 4
+
+
+def test_what_waits_is_bounded_for_all_partitions_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(load_figures, "WAITING_MAX", 10)
+    read_back = ReadBack(name="load1-", next_offset=dict.fromkeys(range(5), 0))
+    for partition in range(5):
+        for offset in range(3):
+            read_back.on_ack(partition, offset, "load1-a")
+    assert read_back.unchecked == 5

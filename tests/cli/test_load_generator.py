@@ -13,8 +13,9 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from strandline_checker.history import SendOutcome, read_history
 from strandline_cli.__main__ import main
+from strandline_cli.load_consumer import TAKEN_MAX
 from strandline_cli.load_figures import Figures
-from strandline_cli.load_generator import Load, count_last_retries
+from strandline_cli.load_generator import OUTSTANDING_MAX, Load, count_last_retries
 
 PARTITION = 3
 OFFSET = 17
@@ -32,6 +33,21 @@ class HeldProducer:
     def produce(self, topic: str, value: bytes, *, partition: int, on_delivery: Done) -> None:
         del topic, value, partition
         self.done.append(on_delivery)
+
+
+class FillingProducer:
+    """A producer that keeps the partitions of what it was given; `waiting` were there before."""
+
+    def __init__(self, waiting: int) -> None:
+        self.partitions: list[int] = []
+        self._waiting = waiting
+
+    def __len__(self) -> int:
+        return self._waiting + len(self.partitions)
+
+    def produce(self, topic: str, value: bytes, *, partition: int, on_delivery: Done) -> None:
+        del topic, value, on_delivery
+        self.partitions.append(partition)
 
 
 class AckedMessage:
@@ -134,3 +150,23 @@ def test_a_library_that_tells_no_count_keeps_no_load_from_its_end() -> None:
     producer.polls = 3
     count_last_retries(cast(Producer, producer), figures, 0.001)
     assert figures.retried == 0
+
+
+def sent_in_a_turn(producer: FillingProducer, *, sent: int, due: int) -> int:
+    load = Load(
+        producer=cast(Producer, producer), topic="orders", history=io.StringIO(), name="load"
+    )
+    return load.send_due(sent, due, partitions=4)
+
+
+def test_a_load_that_is_behind_lets_its_consumer_read_as_many_as_it_sends() -> None:
+    producer = FillingProducer(0)
+    sent = sent_in_a_turn(producer, sent=6, due=1_000_000)
+    assert sent - 6 == len(producer.partitions) == TAKEN_MAX
+    assert producer.partitions[:5] == [2, 3, 0, 1, 2]
+
+
+def test_a_load_goes_on_with_other_work_while_too_many_records_wait() -> None:
+    producer = FillingProducer(OUTSTANDING_MAX - 3)
+    assert sent_in_a_turn(producer, sent=0, due=1_000) == 3
+    assert sent_in_a_turn(producer, sent=3, due=1_000) == 3

@@ -29,7 +29,7 @@ from tests.support.pod_faults import PodFaults
 MINUTES = float(os.environ.get("STRANDLINE_MIXTURE_MINUTES") or 20)
 pytestmark = [pytest.mark.long, pytest.mark.timeout(MINUTES * 60 * 3 + 1_200)]
 
-TOPIC, PARTITIONS = "flow", 12
+TOPIC, PARTITIONS = "flow", 24
 RATE = 1_000
 """Records a second that the load asks for in each partition: the most that it offers."""
 ACKED_LEAST = 500
@@ -113,5 +113,6 @@ def test_nothing_is_lost_of_what_is_sent_as_fast_as_it_goes(installation: Instal
     print(ended)
     assert len(faults.log) > len(kinds)
     assert ACKED_LEAST * seconds < before_its_end["acked"] < RATE * PARTITIONS * seconds
+    assert before_its_end["checked"] > 0
     assert before_its_end["failed"] == before_its_end["not_there"] == 0
     assert "lost 0, duplicated 0, out of order 0" in ended

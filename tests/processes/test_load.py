@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from strandline.model import BrokerId
 from strandline_checker.history import SendOutcome, read_history
@@ -27,6 +28,9 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 PARTITIONS = 3
 RATE = 40
 END_SECONDS = 90
+RECORDS_BEHIND = 200_000
+READ_AHEAD_MIB_MAX = 20
+STILL_LOOKS = 10
 IMAGE = "example.com/strandline-client:1"
 
 
@@ -248,6 +252,60 @@ def test_a_load_whose_process_is_replaced_goes_on_with_its_figures(
 def sends_of(load: EndlessLoad) -> list[str]:
     """Return the lines of a load's history that tell of a send."""
     return [line for line in load.history() if line.startswith('["sent"')]
+
+
+READ_AHEAD = """
+import io, sys
+from strandline_cli.load_consumer import LoadConsumer
+consumer = LoadConsumer(sys.argv[1], sys.argv[2], partitions=1, name="reader")
+print("begins", flush=True)
+while not consumer.read:
+    consumer.take(io.StringIO(), wait_seconds=0.1)
+print("has read", flush=True)
+sys.stdin.read()
+"""
+
+
+def resident_mib(process: subprocess.Popen[str]) -> int:
+    """Return the memory of a process, in MiB."""
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmRSS"))
+
+
+def test_a_consumer_that_is_far_behind_holds_little_of_what_it_has_to_read(
+    group: BrokerGroup,
+) -> None:
+    """Its pod has 256 MiB for all; by default the library takes 43 of them for each partition."""
+    group.create_topic("behind")
+    group.wait_full_isr("behind")
+    producer = Producer({"bootstrap.servers": group.bootstrap(), "linger.ms": 20})
+    for number in range(RECORDS_BEHIND):
+        producer.produce("behind", b"load-0-%06d" % number, partition=0)
+        if number % 10_000 == 0:
+            producer.flush()
+    assert producer.flush(60) == 0
+    with subprocess.Popen(
+        [sys.executable, "-c", READ_AHEAD, group.bootstrap(), "behind"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        group.on_stop(process.kill)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begins\n"
+        before = resident_mib(process)
+        assert process.stdout.readline() == "has read\n"
+        seen = [before]
+
+        def is_still() -> bool:
+            seen.append(resident_mib(process))
+            assert len(seen) > STILL_LOOKS
+            assert seen[-1] == seen[-STILL_LOOKS] > before, seen
+            return True
+
+        eventually(is_still, FAULT_LIMIT_MS, "no more that is read ahead")
+        process.kill()
+    assert seen[-1] - before <= READ_AHEAD_MIB_MAX, seen
 
 
 # --- start and stop -----------------------------------------------------------------------
