@@ -247,7 +247,7 @@ def test_time_leaves_settled_leaders_alone_and_takes_out_who_lags_later() -> Non
     core.step(fetched(2, fetch(0)))
     period_ms = SETTINGS.replica_lag_time_max_ms // 2
     core.step(Ticked(), after_ms=period_ms)
-    assert core.replicas._context.isrs_to_check == set()
+    assert core.replicas._context.isr_checks.take() == []
     core.step(produced(1))
     assert of_type(core.step(Ticked(), after_ms=period_ms), ProposeIsr) == []
     (proposal,) = of_type(core.step(Ticked(), after_ms=period_ms), ProposeIsr)

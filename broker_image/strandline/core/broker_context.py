@@ -1,7 +1,7 @@
 """What every role of this broker reads: its identity, the settings, the live brokers.
 
-One value per `Replicas`, shared by all partitions. `LiveBrokers` and `IsrRetries` change; their
-files say which callers change them. So does isrs_to_check.
+One value per `Replicas`, shared by all partitions. `LiveBrokers`, `IsrRetries` and `IsrChecks`
+change; their files say which callers change them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
-from strandline.model import BrokerEpoch, BrokerId, IsrEntry, TopicPartition
+from strandline.model import BrokerEpoch, BrokerId, IsrEntry
 
+from .isr_checks import IsrChecks
 from .isr_retries import IsrRetries
 from .live_brokers import LiveBrokers
 from .settings import CoreSettings
@@ -23,9 +24,7 @@ _REQUEST_BITS = 32
 class BrokerContext:
     """Identity of this process, and what its roles know of the other brokers.
 
-    `next_request_id` alone draws from request_numbers. isrs_to_check are the partitions whose ISR
-    or high watermark the mere passing of time may change: leaders add theirs, `Replicas` takes
-    them out.
+    `next_request_id` alone draws from request_numbers.
     """
 
     broker_id: BrokerId
@@ -33,7 +32,7 @@ class BrokerContext:
     settings: CoreSettings
     live: LiveBrokers
     isr_retries: IsrRetries = field(default_factory=IsrRetries)
-    isrs_to_check: set[TopicPartition] = field(default_factory=set)
+    isr_checks: IsrChecks = field(default_factory=IsrChecks)
     request_numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def next_request_id(self) -> int:

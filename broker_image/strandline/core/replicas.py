@@ -191,15 +191,14 @@ class Replicas:
         return effects
 
     def _check_isrs(self, now_ms: int) -> list[Effect]:
-        """Look at the leaders whose ISR time may change; those where it cannot leave."""
+        """Look at the leaders whose ISR time may change, and again while it may."""
         effects: list[Effect] = []
-        for tp in sorted(self._context.isrs_to_check):
+        for tp in self._context.isr_checks.take():
             partition = self._partitions.get(tp)
-            leader = None if partition is None else partition.role
-            if isinstance(leader, LeaderReplica):
+            if partition is not None and isinstance(leader := partition.role, LeaderReplica):
                 effects += leader.check_isr(now_ms)
-            if not isinstance(leader, LeaderReplica) or leader.is_settled:
-                self._context.isrs_to_check.discard(tp)
+                if not leader.is_settled:
+                    self._context.isr_checks.ask(tp)
         return effects
 
     def _resend_due(self, now_ms: int) -> list[Effect]:
