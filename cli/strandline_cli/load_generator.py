@@ -25,6 +25,7 @@ import signal
 import sys
 import time
 import uuid
+from collections import Counter
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -49,8 +50,8 @@ UNKNOWN_ERRORS = frozenset(
 )
 """Errors of a delivery after which the record may be in the log."""
 OUTSTANDING_MAX = 100_000
-"""Records whose outcome is awaited; with so many the load sends no other, which bounds its memory
-and the history."""
+"""Records whose outcome is awaited, in equal parts for all partitions. A partition with its part
+gets no other, which bounds memory and history; the others go on, or their gaps were the load's."""
 READ_OUT_SECONDS = 30.0
 """How long the consumer may take at the end to read the last acknowledged records."""
 FIGURES_MAX = 1
@@ -84,6 +85,7 @@ class Load:
     carried: FiguresRecords | None = None
     pods: int = 1
     read_before: int = 0
+    outstanding: Counter[int] = field(default_factory=Counter)
     acked: dict[int, int] = field(default_factory=dict)
     unknown: int = 0
     failed: int = 0
@@ -106,17 +108,19 @@ class Load:
             self.figures.on_sent(partition, sent.sent_ms)
         done = partial(self._done, value, partition, sent.sent_ms)
         self.producer.produce(self.topic, value.encode(), partition=partition, on_delivery=done)
+        self.outstanding[partition] += 1
 
-    def send_due(self, sent: int, due: int, *, partitions: int) -> int:
-        """Send records up to number due, or fewer; return how many are sent now.
+    def send_due(self, sent: list[int], due: int) -> None:
+        """Send each partition its records before number due, or fewer; sent counts them.
 
-        The partitions take turns. No more are sent at once than the consumer takes.
+        No more are sent at once than the consumer takes, or one to each partition.
         """
-        room = max(0, OUTSTANDING_MAX - len(self.producer))
-        until = min(due, sent + min(room, TAKEN_MAX))
-        for number in range(sent, until):
-            self.send(number % partitions, number // partitions)
-        return max(sent, until)
+        turn, awaited_max = max(1, TAKEN_MAX // len(sent)), OUTSTANDING_MAX // len(sent)
+        for partition in range(len(sent)):
+            room = min(turn, awaited_max - self.outstanding[partition])
+            for _ in range(min(room, due - sent[partition])):
+                self.send(partition, sent[partition])
+                sent[partition] += 1
 
     def _done(
         self,
@@ -127,6 +131,7 @@ class Load:
         message: Message,
     ) -> None:
         ended, offset = now_ms(), -1
+        self.outstanding[partition] -= 1
         if error is None:
             outcome = SendOutcome.ACKED
             if (acked := message.offset()) is not None:
@@ -256,11 +261,10 @@ def _run(load: Load, plan: LoadPlan) -> None:
 
     signal.signal(signal.SIGTERM, stop)
     started = now_ms()
-    sent = 0
+    sent = [0] * plan.partitions
     next_report = started + plan.report_seconds * 1000
     while not stopped and now_ms() - started < plan.seconds * 1000:
-        due = int((now_ms() - started) / 1000 * plan.rate) * plan.partitions
-        sent = load.send_due(sent, due, partitions=plan.partitions)
+        load.send_due(sent, int((now_ms() - started) / 1000 * plan.rate))
         load.producer.poll(min(1 / plan.rate / 2, POLL_SECONDS_MAX))
         if load.consumer is not None:
             load.consumer.take(load.history)

@@ -35,21 +35,6 @@ class HeldProducer:
         self.done.append(on_delivery)
 
 
-class FillingProducer:
-    """A producer that keeps the partitions of what it was given; `waiting` were there before."""
-
-    def __init__(self, waiting: int) -> None:
-        self.partitions: list[int] = []
-        self._waiting = waiting
-
-    def __len__(self) -> int:
-        return self._waiting + len(self.partitions)
-
-    def produce(self, topic: str, value: bytes, *, partition: int, on_delivery: Done) -> None:
-        del topic, value, on_delivery
-        self.partitions.append(partition)
-
-
 class AckedMessage:
     """The library's message of an acknowledged record."""
 
@@ -71,10 +56,19 @@ class CountingProducer:
             self._figures.on_retries(5)
 
 
+def load_to(producer: HeldProducer, history: io.StringIO | None = None) -> Load:
+    return Load(
+        producer=cast(Producer, producer),
+        topic="orders",
+        history=history or io.StringIO(),
+        name="load",
+    )
+
+
 def outcome_of(error: KafkaError | None) -> tuple[Load, list[Any]]:
     """Return the load after one delivery, and its line in the history."""
     producer, history = HeldProducer(), io.StringIO()
-    load = Load(producer=cast(Producer, producer), topic="orders", history=history, name="load")
+    load = load_to(producer, history)
     load.send(PARTITION, 0)
     (done,) = producer.done
     done(error, cast(Message, AckedMessage()))
@@ -152,21 +146,20 @@ def test_a_library_that_tells_no_count_keeps_no_load_from_its_end() -> None:
     assert figures.retried == 0
 
 
-def sent_in_a_turn(producer: FillingProducer, *, sent: int, due: int) -> int:
-    load = Load(
-        producer=cast(Producer, producer), topic="orders", history=io.StringIO(), name="load"
-    )
-    return load.send_due(sent, due, partitions=4)
-
-
 def test_a_load_that_is_behind_lets_its_consumer_read_as_many_as_it_sends() -> None:
-    producer = FillingProducer(0)
-    sent = sent_in_a_turn(producer, sent=6, due=1_000_000)
-    assert sent - 6 == len(producer.partitions) == TAKEN_MAX
-    assert producer.partitions[:5] == [2, 3, 0, 1, 2]
+    producer, sent = HeldProducer(), [3, 0, 7, 0]
+    load_to(producer).send_due(sent, 1_000_000)
+    assert len(producer.done) == TAKEN_MAX
+    assert sent == [each + TAKEN_MAX // 4 for each in (3, 0, 7, 0)]
 
 
-def test_a_load_goes_on_with_other_work_while_too_many_records_wait() -> None:
-    producer = FillingProducer(OUTSTANDING_MAX - 3)
-    assert sent_in_a_turn(producer, sent=0, due=1_000) == 3
-    assert sent_in_a_turn(producer, sent=3, due=1_000) == 3
+def test_a_load_sends_on_to_the_others_while_too_many_records_of_a_partition_wait() -> None:
+    producer, sent = HeldProducer(), [0, 0, 0, 0]
+    load = load_to(producer)
+    load.outstanding[1] = OUTSTANDING_MAX // 4 - 2
+    load.send_due(sent, 10)
+    assert sent == [10, 2, 10, 10]
+    for done in producer.done:
+        done(None, cast(Message, AckedMessage()))
+    load.send_due(sent, 12)
+    assert sent == [12, 4, 12, 12]
