@@ -42,7 +42,7 @@ SEEN_WITHIN_MS = 20_000
 """From a fault to its first sign at 1 s, on a loaded machine."""
 LATE_MS = 2_000
 """From a commit of the controller until brokers show it, and of a scrape of a loaded machine."""
-MUST_LOSE_LEADERS = {"cut", "pause", "delete the pod of a leader"}
+MUST_LOSE_LEADERS = {"cut", "pause", "delete the pod"}
 UP = "up"
 SERIES = (
     names.ISR_SHRINKS_TOTAL.name,

@@ -97,18 +97,26 @@ class PodFaults:
 
     def delete_leader(self) -> None:
         """Delete a leader's pod, as `make demo` does."""
-        broker, at_ms = self._leader(), now_ms()
-        self._on.delete_pod(broker)
-        self._wait_moved(broker, "deleted leader")
-        self._note("delete the pod of a leader", broker, at_ms, lost_leader=True)
+        self.delete_pod(self._leader())
 
-    def kill_controller(self) -> None:
-        """Kill the controller's process, as `make demo` does."""
+    def delete_pod(self, broker: int) -> None:
+        """Delete a broker's pod, and wait for the next one of its name."""
+        led, at_ms, before = self._led_by(broker), now_ms(), self._pods()
+        self._on.delete_pod(broker)
+        self._wait_moved(broker, "deleted pod")
+        eventually(
+            lambda: self._pods() - before, SETTLED_WITHIN_MS, "next pod", retry_on=(CommandError,)
+        )
+        self._note("delete the pod", broker, at_ms, lost_leader=led > 0)
+
+    def kill_controller(self) -> int:
+        """Kill the controller's process, as `make demo` does; return which broker that was."""
         broker, at_ms = self._on.controller(), now_ms()
         led = self._led_by(broker)
         self._on.signal(broker, "SIGKILL")
         self._wait_moved(broker, "killed controller")
         self._note("kill the controller", broker, at_ms, lost_leader=led > 0)
+        return broker
 
     def slow_disk(self) -> None:
         """Let the disk of the broker that leads least be slow until it has left every ISR."""
