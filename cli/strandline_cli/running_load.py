@@ -293,7 +293,8 @@ def scan_command(broker: int, topic: str, partitions: list[int]) -> list[str]:
     each_max = SCANNED_LINES_MAX // max(1, len(partitions))
     scan = (
         f"set -e; for p in {' '.join(map(str, partitions))}; do python -m strandline.dump_log "
-        f'--lines --broker={broker} --topic="$0" --partition="$p" | tail -n {each_max}; done'
+        f'--lines --broker={broker} --topic="$0" --partition="$p" --newest={each_max} '
+        f"| tail -n {each_max}; done"
     )
     return ["sh", "-c", scan, topic]
 

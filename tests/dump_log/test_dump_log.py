@@ -11,7 +11,7 @@ import pytest
 from crc32c import crc32c
 
 from strandline.dump_log.__main__ import main
-from strandline.dump_log.log_reader import read_log, replicas
+from strandline.dump_log.log_reader import end_offset, read_log, replicas
 from strandline.dump_log.record_reader import read_records
 from strandline.errors import CorruptBatch
 from strandline.log.checkpoint import LogStartCheckpoint
@@ -203,3 +203,49 @@ def test_the_start_of_a_log_is_that_of_the_checkpoint_or_of_the_first_segment(
         assert history.starts == {(0, BrokerId(2)): expected}
         main(["--dir", str(tmp_path)])
         assert f"{folder} log start {expected}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("newest", "shown"),
+    [
+        pytest.param(1, [6], id="a part of the last segment"),
+        pytest.param(2, [5, 6], id="the last segment"),
+        pytest.param(3, [3, 4, 5, 6], id="a whole batch for one of its records"),
+        pytest.param(6, [0, 1, 2, 3, 4, 5, 6], id="the first batch"),
+        pytest.param(99, [0, 1, 2, 3, 4, 5, 6], id="more than there are"),
+    ],
+)
+def test_the_newest_records_are_printed_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], newest: int, shown: list[int]
+) -> None:
+    first = batch(0, [b"a", b"b"]) + batch(2, [b"c"])
+    write_replica(
+        tmp_path,
+        {
+            0: first,
+            3: batch(3, [b"d", b"e"]),
+            5: batch(5, [b"f"]) + batch(6, [b"g"]) + batch(7, [b"cut"])[:-1],
+        },
+    )
+    assert main([*lines_of(tmp_path), "--newest", str(newest)]) == 0
+    _, *records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line[3] for line in records] == shown
+
+
+def test_the_newest_records_of_a_log_that_has_just_rolled_are_those_before(tmp_path: Path) -> None:
+    replica = write_replica(tmp_path, {0: batch(0, [b"a"]) + batch(1, [b"b"]), 2: b""})
+    assert end_offset(replica) == 2
+    assert [each.header.base_offset for each in read_log(replica, from_offset=1)] == [1]
+
+
+def test_batches_that_are_skipped_may_be_damaged_inside(tmp_path: Path) -> None:
+    replica = write_replica(tmp_path, {0: batch(0, [b"a"])[:-1] + b"!" + batch(1, [b"b"])})
+    with pytest.raises(CorruptBatch):
+        list(read_log(replica))
+    assert [each.header.base_offset for each in read_log(replica, from_offset=1)] == [1]
+
+
+def test_no_newest_record_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--dir", str(tmp_path), "--newest", "0"])
+    assert "--newest: 0: a number from 1" in capsys.readouterr().err

@@ -20,7 +20,7 @@ from strandline.config.storage import StorageConfig
 from strandline.errors import CorruptBatch, StorageError
 from strandline.model import BrokerId, LeaderEpoch
 
-from .log_reader import DumpedBatch, first_offset, log_starts, read_log, replicas
+from .log_reader import DumpedBatch, end_offset, first_offset, log_starts, read_log, replicas
 from .record_reader import Unreadable, codec_name
 from .scanned import Scanned, scanned_line, start_line
 
@@ -45,6 +45,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dir", default=default, help=f"data directory ({default})")
     parser.add_argument("--topic", help="only this topic; --lines needs it")
     parser.add_argument("--partition", type=int, help="only this partition")
+    parser.add_argument("--newest", type=int, metavar="N", help="batches of the newest N records")
     parser.add_argument("--lines", action="store_true", help="lines for the checker")
     parser.add_argument("--broker", type=int, help="id of the broker, for --lines")
 
@@ -57,6 +58,8 @@ def run(options: argparse.Namespace) -> int:
     if options.lines and (options.broker is None or options.topic is None):
         message = "--lines needs --broker and --topic: a line names one broker, no topic"
         raise argparse.ArgumentError(None, message)
+    if options.newest is not None and options.newest < 1:
+        raise argparse.ArgumentError(None, f"--newest: {options.newest}: a number from 1")
     damaged = False
     try:
         found = list(replicas(Path(options.dir)))
@@ -76,7 +79,8 @@ def run(options: argparse.Namespace) -> int:
         else:
             print(f"{metadata.topic_name}-{partition} {folder} log start {start}")
         try:
-            for batch in read_log(folder):
+            from_offset = end_offset(folder) - options.newest if options.newest else 0
+            for batch in read_log(folder, from_offset=from_offset):
                 lines = (
                     checker_lines(BrokerId(options.broker), partition, batch)
                     if options.lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,27 +56,45 @@ def first_offset(folder: Path) -> int:
     return min((int(path.stem) for path in _segments(folder)), default=0)
 
 
-def read_log(folder: Path) -> Iterator[DumpedBatch]:
-    """Yield the batches of a replica from the oldest segment to the newest.
+def end_offset(folder: Path) -> int:
+    """Return the offset after the last whole batch of a replica, 0 without a segment.
 
-    Only the end of the newest segment may be cut: it is being written, or a crash cut it.
+    Raises:  CorruptBatch for a damaged header; OSError
+    """
+    segments = _segments(folder)
+    if not segments:
+        return 0
+    newest = segments[-1]
+    with closing(_Segment(newest, may_be_cut=True)) as segment:
+        ends = [header.next_offset for _, header in segment.headers()]
+    return ends[-1] if ends else int(newest.stem)
+
+
+def read_log(folder: Path, *, from_offset: int = 0) -> Iterator[DumpedBatch]:
+    """Yield the batches of a replica that end above an offset, the oldest first.
+
+    Of batches below it at most the headers are read. Only the end of the newest segment may be
+    cut: it is being written, or a crash cut it.
 
     Raises:  CorruptBatch if a batch is damaged or does not follow the one before; OSError
     """
     segments = _segments(folder)
+    while len(segments) > 1 and int(segments[1].stem) <= from_offset:
+        del segments[0]
     next_offset = int(segments[0].stem) if segments else 0
     for path in segments:
-        is_last = path == segments[-1]
-        for batch in _read_segment(path, may_be_cut=is_last):
-            if batch.header.base_offset != next_offset:
-                raise CorruptBatch(
-                    problem="offsets have a hole",
-                    segment=path.name,
-                    expected=next_offset,
-                    found=batch.header.base_offset,
-                )
-            next_offset = batch.header.next_offset
-            yield batch
+        with closing(_Segment(path, may_be_cut=path == segments[-1])) as segment:
+            for position, header in segment.headers():
+                if header.base_offset != next_offset:
+                    raise CorruptBatch(
+                        problem="offsets have a hole",
+                        segment=path.name,
+                        expected=next_offset,
+                        found=header.base_offset,
+                    )
+                next_offset = header.next_offset
+                if next_offset > from_offset:
+                    yield segment.batch_at(position, header)
 
 
 def _segments(folder: Path) -> list[Path]:
@@ -86,28 +105,45 @@ def _segments(folder: Path) -> list[Path]:
     )
 
 
-def _read_segment(path: Path, *, may_be_cut: bool) -> Iterator[DumpedBatch]:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        end = os.fstat(descriptor).st_size
-        window = Window(descriptor, end=end)
+class _Segment:
+    """A segment file that is open; only one that may be cut ends before its last byte."""
+
+    def __init__(self, path: Path, *, may_be_cut: bool) -> None:
+        self._path = path
+        self._may_be_cut = may_be_cut
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._end = os.fstat(self._fd).st_size
+        self._window = Window(self._fd, end=self._end)
+
+    def headers(self) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield position and header of each whole batch; no CRC is checked."""
         position = 0
-        while position < end:
-            left = end - position
-            if may_be_cut and is_cut_at(window, position, end):
+        while position < self._end:
+            left = self._end - position
+            if self._may_be_cut and is_cut_at(self._window, position, self._end):
                 return
-            header = window.header_at(position) if left >= HEADER_BYTES else None
+            header = self._window.header_at(position) if left >= HEADER_BYTES else None
             if header is None or header.size_bytes > left:
-                if may_be_cut:
+                if self._may_be_cut:
                     return
-                raise CorruptBatch(problem="batch is cut", segment=path.name, position=position)
-            window.check_crc_at(position, header)
-            view = window.view(position, position + header.size_bytes)
-            try:
-                records = read_records(header, view)
-            except Unreadable:
-                records = None
-            yield DumpedBatch(header=header, segment=path.name, position=position, records=records)
+                raise CorruptBatch(
+                    problem="batch is cut", segment=self._path.name, position=position
+                )
+            yield position, header
             position += header.size_bytes
-    finally:
-        os.close(descriptor)
+
+    def batch_at(self, position: int, header: BatchHeader) -> DumpedBatch:
+        """Return the batch at a position; CorruptBatch if its CRC differs."""
+        self._window.check_crc_at(position, header)
+        view = self._window.view(position, position + header.size_bytes)
+        try:
+            records = read_records(header, view)
+        except Unreadable:
+            records = None
+        return DumpedBatch(
+            header=header, segment=self._path.name, position=position, records=records
+        )
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)
