@@ -168,7 +168,7 @@ class ApplyStatus:
     reason: str
 
     def __str__(self) -> str:
-        return f"status of {self.body['kind']} {name_of(self.body)}: {self.reason}"
+        return f"write status of {self.body['kind']} {name_of(self.body)}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,3 +121,4 @@ def test_nothing_is_lost_of_what_is_sent_as_fast_as_it_goes(installation: Instal
     assert before_its_end["checked"] > 0
     assert before_its_end["failed"] == before_its_end["not_there"] == 0
     assert "lost 0, duplicated 0, out of order 0" in ended
+    assert "not judged" not in ended

@@ -20,7 +20,7 @@ def adopting(name: str = "orders", **spec: str) -> Manifest:
 def conflict(world: World, name: str = "orders") -> str:
     """Return the message of a plan that does nothing but refuse the adoption."""
     plan = topic_plan(world, name)
-    assert sentences(plan)[1] == f"status of ReplicatedTopic {name}: TopicIdInUse"
+    assert sentences(plan)[1] == f"write status of ReplicatedTopic {name}: TopicIdInUse"
     assert isinstance(plan[1], ApplyStatus)
     status = plan[1].body["status"]
     assert len(plan) == 2, "an Event and the status"
@@ -46,7 +46,9 @@ def test_partitions_of_an_adopting_topic_may_have_data_whenever_they_are_created
         assert body["metadata"]["labels"][kinds.TOPIC_ID_LABEL] == "adopted"
         assert body["metadata"]["ownerReferences"][0]["uid"] == "uid-orders"
     world.perform(plan)
-    assert sentences(topic_plan(world)) == ["status of ReplicatedTopic orders: WaitingForBrokers"]
+    assert sentences(topic_plan(world)) == [
+        "write status of ReplicatedTopic orders: WaitingForBrokers"
+    ]
     grown = world.get(kinds.TOPIC, "orders")
     world.put({**grown, "spec": {**grown["spec"], "partitions": 4}})
     (more,) = topic_plan(world)
@@ -124,7 +126,9 @@ def test_of_two_topics_that_adopt_one_id_the_older_gets_it(cluster_of_second: st
     world = World(cluster(), adopting(), second)
     assert conflict(world, "a-second") == "ReplicatedTopic orders has the topic id adopted already"
     world.perform(topic_plan(world))
-    assert sentences(topic_plan(world)) == ["status of ReplicatedTopic orders: WaitingForBrokers"]
+    assert sentences(topic_plan(world)) == [
+        "write status of ReplicatedTopic orders: WaitingForBrokers"
+    ]
 
 
 def test_the_one_with_partitions_keeps_the_id_also_if_both_are_of_one_second() -> None:
@@ -150,7 +154,7 @@ def test_an_adoption_waits_until_partitions_of_the_deleted_topic_are_gone(name: 
     old["status"] = COMPLETE["Partition"]["status"]
     world = World(cluster(), adopting(), old)
     assert sentences(topic_plan(world)) == [
-        "status of ReplicatedTopic orders: WaitingForOldPartitions"
+        "write status of ReplicatedTopic orders: WaitingForOldPartitions"
     ]
     world.remove(kinds.PARTITION, name)
     assert sentences(topic_plan(world)) == ["create Partitions orders-0 to orders-2"]

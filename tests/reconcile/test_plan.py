@@ -132,7 +132,7 @@ def test_a_new_cluster_gets_everything_in_the_order_of_need() -> None:
         "apply PodDisruptionBudget default-brokers: it is missing",
         "apply StatefulSet default: it is missing",
         f"tell about BrokerCluster default: spread over nodes is Preferred: {NOT_COUNTED}",
-        "status of BrokerCluster default: BrokersNotReady",
+        "write status of BrokerCluster default: BrokersNotReady",
     ]
 
 
@@ -180,7 +180,7 @@ def test_a_foreign_object_is_not_touched(owner: Manifest | None, reason: str) ->
     references = [] if owner is None else [{**owner, "apiVersion": "v1", "controller": True}]
     foreign = made(kinds.SERVICE, "default-brokers", {}, ownerReferences=references)
     plan = cluster_plan(World(cluster(), foreign))
-    assert sentences(plan)[-1] == f"status of BrokerCluster default: {reason}"
+    assert sentences(plan)[-1] == f"write status of BrokerCluster default: {reason}"
     assert not any(isinstance(action, ApplyObject) for action in plan)
 
 
@@ -221,7 +221,9 @@ def test_a_cluster_created_again_adopts_what_runs_and_keeps_its_brokers() -> Non
     again = cluster()
     again["metadata"]["uid"] = "uid-again"
     world.put({**again, "status": {}})
-    assert sentences(cluster_plan(world)) == ["status of BrokerCluster default: BrokersNotReady"]
+    assert sentences(cluster_plan(world)) == [
+        "write status of BrokerCluster default: BrokersNotReady"
+    ]
     broker = world.get(kinds.BROKER, "default-2")
     world.put({**broker, "status": COMPLETE["Broker"]["status"]})
     led = partition("orders-0", "uid-orders", 0)
@@ -231,7 +233,7 @@ def test_a_cluster_created_again_adopts_what_runs_and_keeps_its_brokers() -> Non
     smaller["metadata"]["uid"] = "uid-smaller"
     world.put(smaller)
     plan = cluster_plan(world)
-    assert sentences(plan)[-1] == "status of BrokerCluster default: BrokersLeftOut"
+    assert sentences(plan)[-1] == "write status of BrokerCluster default: BrokersLeftOut"
     assert not any(isinstance(action, ApplyObject) for action in plan)
     world.perform(plan)
     assert cluster_plan(world) == [], "it does not give replicas away, as one that shrinks does"
@@ -243,7 +245,7 @@ def test_a_cluster_is_ready_with_all_brokers_and_a_controller() -> None:
     pods = world.get(kinds.STATEFUL_SET, "default")
     world.put({**pods, "status": {"readyReplicas": 3}})
     plan = cluster_plan(world, LATER)
-    assert sentences(plan) == ["status of BrokerCluster default: AllBrokersReady"]
+    assert sentences(plan) == ["write status of BrokerCluster default: AllBrokersReady"]
     world.perform(plan)
     found = world.get(kinds.CLUSTER, "default")
     assert found["status"]["readyBrokers"] == 3
@@ -258,7 +260,7 @@ def test_the_first_topic_without_a_cluster_creates_the_default_one() -> None:
     plan = topic_plan(world)
     assert sentences(plan) == [
         "create BrokerCluster default, which a topic needs",
-        "status of ReplicatedTopic orders: ClusterStarting",
+        "write status of ReplicatedTopic orders: ClusterStarting",
     ]
     assert isinstance(plan[0], CreateCluster)
     assert plan[0].body["spec"] == {"replicas": 3, "timing": "demo"}
@@ -281,7 +283,7 @@ def test_any_other_missing_cluster_is_reported(reference: str, config: OperatorC
             f"tell about ReplicatedTopic orders: there is no BrokerCluster {reference}; create it, "
             "or a topic without spec.clusterRef"
         ),
-        "status of ReplicatedTopic orders: ClusterMissing",
+        "write status of ReplicatedTopic orders: ClusterMissing",
     ]
 
 
@@ -293,8 +295,9 @@ def test_of_two_topics_of_one_second_the_one_with_partitions_keeps_the_name() ->
     assert later["metadata"]["uid"] < "uid-orders"
     assert later["metadata"]["creationTimestamp"] == "2026-01-01T00:00:00Z"
     plan = topic_plan(world, "a-later")
-    assert sentences(plan)[-1] == "status of ReplicatedTopic a-later: Conflict"
-    assert sentences(topic_plan(world)) == ["status of ReplicatedTopic orders: PartitionsOffline"]
+    assert sentences(plan)[-1] == "write status of ReplicatedTopic a-later: Conflict"
+    plan = topic_plan(world)
+    assert sentences(plan) == ["write status of ReplicatedTopic orders: PartitionsOffline"]
     world.put(topic())
     assert sentences(topic_plan(world, "a-later"))[-1].endswith("a-later: Conflict")
 
@@ -304,7 +307,7 @@ def test_a_cluster_that_brokers_have_partitions_of_is_not_created_by_the_operato
     led["metadata"]["labels"] = {"strandline.dev/cluster": "default"}
     assert isinstance(topic_plan(World(topic(), led))[0], CreateCluster)
     plan = topic_plan(World(topic(), {**led, "status": COMPLETE["Partition"]["status"]}))
-    assert sentences(plan)[-1] == "status of ReplicatedTopic orders: ClusterLost"
+    assert sentences(plan)[-1] == "write status of ReplicatedTopic orders: ClusterLost"
     assert sentences(plan)[0] == (
         "tell about ReplicatedTopic orders: BrokerCluster default is gone, but brokers have its "
         "partitions, such as other-0; create it again as it was"
@@ -324,7 +327,8 @@ def test_new_partitions_are_created_by_the_pass_that_raises_the_number() -> None
     assert [body["spec"]["recover"] for body in action.bodies] == [False] * 3
     assert {body["spec"]["topicId"] for body in action.bodies} == {"uid-orders"}
     world.perform(plan)
-    assert sentences(topic_plan(world)) == ["status of ReplicatedTopic orders: PartitionsOffline"]
+    plan = topic_plan(world)
+    assert sentences(plan) == ["write status of ReplicatedTopic orders: PartitionsOffline"]
     world.perform(topic_plan(world))
     assert topic_plan(world) == []
 
@@ -349,7 +353,7 @@ def test_a_topic_without_leaders_names_the_command_that_helps(
         found = world.get(kinds.PARTITION, f"orders-{number}")
         world.put({**found, "status": state})
     plan = topic_plan(world)
-    assert sentences(plan)[-1] == f"status of ReplicatedTopic orders: {shown}"
+    assert sentences(plan)[-1] == f"write status of ReplicatedTopic orders: {shown}"
     action = plan[-1]
     assert isinstance(action, ApplyStatus)
     message = action.body["status"]["conditions"][0]["message"]
@@ -423,7 +427,7 @@ def test_full_volumes_are_told_of_once_and_again_when_they_have_room() -> None:
 def test_a_topic_waits_until_partitions_of_its_predecessor_are_gone() -> None:
     old = partition("orders-1", "uid-old", 1)
     plan = topic_plan(World(cluster(), topic(), old))
-    assert sentences(plan) == ["status of ReplicatedTopic orders: WaitingForOldPartitions"]
+    assert sentences(plan) == ["write status of ReplicatedTopic orders: WaitingForOldPartitions"]
     assert isinstance(plan[0], ApplyStatus)
     condition = plan[0].body["status"]["conditions"][0]
     assert condition["message"] == "Partition orders-1 of a deleted topic is not gone yet"
@@ -464,7 +468,7 @@ def test_of_two_topics_with_one_name_the_younger_is_refused() -> None:
             "tell about ReplicatedTopic orders: ReplicatedTopic zebra is older and has the name "
             "orders already"
         ),
-        "status of ReplicatedTopic orders: Conflict",
+        "write status of ReplicatedTopic orders: Conflict",
     ]
     world.perform(plan)
     assert topic_plan(world, "orders") == []
@@ -485,7 +489,7 @@ def test_more_replicas_than_brokers_are_refused() -> None:
             "tell about ReplicatedTopic orders: spec.replicationFactor is 5, but cluster default "
             "has 3 brokers"
         ),
-        "status of ReplicatedTopic orders: InvalidReplicationFactor",
+        "write status of ReplicatedTopic orders: InvalidReplicationFactor",
     ]
 
 

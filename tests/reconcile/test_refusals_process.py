@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.reconcile.conftest import OperatorProcess
-from tests.reconcile.test_operator_process import apply_orders, names, topic
+from tests.reconcile.test_operator_process import apply_orders, names, settle, topic
 from tests.support.commands import CommandError
 from tests.support.control_plane import ControlPlane
 from tests.support.object_reader import Manifest
@@ -161,6 +161,8 @@ def test_a_missing_permission_is_told_and_a_status_that_is_refused_is_an_event(
     operator: OperatorProcess,
 ) -> None:
     apply_orders(operator)
+    # What is told of a reason is told once: nothing else may be left to be written.
+    settle(operator)
     role = operator.get("role", "strandline-operator") or {}
     kept = [
         rule

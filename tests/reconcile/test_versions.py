@@ -99,7 +99,7 @@ def test_a_cluster_of_an_operator_without_versions_keeps_its_image() -> None:
     for field in ("version", "image"):
         del found["status"][field]
     world.put(found)
-    assert pass_over(world, LATER) == ["status of BrokerCluster default: BrokersNotReady"]
+    assert pass_over(world, LATER) == ["write status of BrokerCluster default: BrokersNotReady"]
     assert (image(world), shown(world)) == (FIRST, ("0.1.0", FIRST))
 
 
