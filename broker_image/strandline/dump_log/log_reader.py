@@ -64,10 +64,11 @@ def end_offset(folder: Path) -> int:
     segments = _segments(folder)
     if not segments:
         return 0
-    newest = segments[-1]
-    with closing(_Segment(newest, may_be_cut=True)) as segment:
-        ends = [header.next_offset for _, header in segment.headers()]
-    return ends[-1] if ends else int(newest.stem)
+    end = int(segments[-1].stem)
+    with closing(_Segment(segments[-1], may_be_cut=True)) as segment:
+        for _, header in segment.headers():
+            end = header.next_offset
+    return end
 
 
 def read_log(folder: Path, *, from_offset: int = 0) -> Iterator[DumpedBatch]:
