@@ -27,8 +27,9 @@ TOPIC: Final = "written"
 PARTITIONS: Final = 6
 PACE_SECONDS: Final = 0.01
 """Between two records of a partition, and the exactness of a wait."""
-WARM_SECONDS: Final = 3.0
-"""Of acknowledgements before the kill."""
+WARM_SECONDS: Final = 6.0
+"""Of acknowledgements before the kill, and after it. franz-go asks for Metadata no sooner than 5 s
+after it asked last (its MetadataMinAge), and a younger client would wait for the rest of them."""
 LIMIT_SECONDS: Final = 60.0
 """For the first acknowledgements, for those after the kill, and for the last ones."""
 

@@ -56,19 +56,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, help="on the disk that the logs shall use")
     given = parser.parse_args(arguments)
     print(host_info())
+    found: Found = {}
+    void: list[str] = []
+    code = 0
     with tempfile.TemporaryDirectory(prefix="bench-compare-", dir=given.folder) as made:
         try:
-            found, void = _measured(Path(made), given)
+            _measure(Path(made), given, found, void)
         except (NoCompiler, NotFormed, KafkaException, subprocess.SubprocessError) as error:
             print(f"error: {error}", file=sys.stderr)
-            return 1
+            code = 1
+    if not found:
+        return code
     rows = [row for each in FIGURES if (row := _row(each, found)) is not None]
     _show(rows, void)
     print(f"every value: {_written(given, found, void)}")
-    return 0
+    return code
 
 
-def _measured(folder: Path, given: argparse.Namespace) -> tuple[Found, list[str]]:
+def _measure(folder: Path, given: argparse.Namespace, found: Found, void: list[str]) -> None:
+    """Run the trials; what was found before an error stays."""
     bulk = compiled(folder)
     with ExitStack() as stack:
         clusters: list[Cluster] = []
@@ -80,8 +86,6 @@ def _measured(folder: Path, given: argparse.Namespace) -> tuple[Found, list[str]
         machine = Machine(tuple(clusters), bulk=bulk, mib=given.mib, cold_pages=given.cold_pages)
         for cluster in clusters:
             _warm(machine, cluster, given.warm_gib)
-        found: Found = {}
-        void: list[str] = []
         alone = {name: ALONE[name] for name in given.trials if name in ALONE}
         _rounds(machine, alone, given.rounds, found, void)
         beside = {name: BESIDE[name] for name in given.trials if name in BESIDE}
@@ -89,7 +93,6 @@ def _measured(folder: Path, given: argparse.Namespace) -> tuple[Found, list[str]
             for cluster in clusters:
                 cluster.create_topic(IDLE_TOPIC, IDLE_PARTITIONS)
             _rounds(machine, beside, given.rounds, found, void)
-        return found, void
 
 
 def _warm(machine: Machine, cluster: Cluster, gib: int) -> None:

@@ -1,11 +1,12 @@
 """Three Strandline brokers over an etcd and an API server of their own, as the tests start them.
 
 Settings are the defaults of a broker, not those of the demo; deleted logs do not stay in the trash,
-since a bench of many gigabytes has no room for them.
+since a bench of many gigabytes has no room for them. Memory is allocated as in the broker's image.
 """
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,7 @@ NAMESPACE: Final = "bench"
 SETTINGS: Final[dict[str, object]] = {"timing": "safe", "log.trash.retention.ms": 0}
 SEGMENT_BYTES: Final = 1 << 30
 """Kafka's default."""
+IMAGE: Final = Path(__file__).parents[2] / "broker_image" / "Dockerfile"
 
 
 class StrandlineCluster(Cluster):
@@ -40,6 +42,8 @@ class StrandlineCluster(Cluster):
             kubeconfig=objects.broker_account(self._plane, NAMESPACE),
             settings=SETTINGS,
         )
+        for broker in self._group.brokers:
+            broker.use_variables(_malloc_settings())
 
     @property
     def bootstrap(self) -> str:
@@ -91,3 +95,8 @@ class StrandlineCluster(Cluster):
         if status != HTTPStatus.OK:
             raise ConnectionError(f"a scrape got {status}")
         return len(text)
+
+
+def _malloc_settings() -> dict[str, str]:
+    """Return how the image has the C library allocate memory."""
+    return dict(re.findall(r"\b(MALLOC_\w+)=(\d+)", IMAGE.read_text()))

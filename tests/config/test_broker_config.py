@@ -40,7 +40,7 @@ ENVIRONMENT = {
 }
 
 
-FRAME_BOUNDS = ("replica.fetch.max.bytes", "replica.fetch.response.max.bytes", "message.max.bytes")
+FRAME_BOUNDS = ("replica.fetch.max.bytes", "message.max.bytes")
 """Keys that bound one frame to a follower."""
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,10 @@ class BrokerProgram:
     def use_kubeconfig(self, kubeconfig: Path) -> None:
         """Use another identity at the API server from the next start on."""
         self._environment["KUBECONFIG"] = str(kubeconfig)
+
+    def use_variables(self, variables: Mapping[str, str]) -> None:
+        """Give these environment variables to each process from the next start on."""
+        self._environment.update(variables)
 
     def environment(self, *, data_dir: Path | None = None) -> dict[str, str]:
         """Return the environment of a process: its identity, ports and paths."""

@@ -146,14 +146,12 @@ class BrokerConfig:
             self.grpc.message_max_bytes - FRAME_HEADER_BYTES_MAX,
         )
         fetch = ("replica.fetch.max.bytes", self.replication.fetch_max_bytes)
-        response = ("replica.fetch.response.max.bytes", self.replication.fetch_response_max_bytes)
         batch = ("message.max.bytes", self.topic_defaults.message_max_bytes)
         for (lower_key, lower), (upper_key, upper) in (
             (fetch_wait, lag_time),
             (fetch_wait, fetch_timeout),
             (frame, message),
             (fetch, room),
-            (response, room),
             (batch, room),
         ):
             if lower >= upper:
