@@ -231,6 +231,40 @@ def test_a_fetch_that_waits_for_many_bytes_reads_them_once(
     with_node(tmp_path, scenario)
 
 
+def test_partitions_behind_a_full_response_are_told_of_and_not_looked_up_in_their_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer of many partitions names all of them in each of its fetches."""
+    sizes_asked: list[int] = []
+    size_range = PartitionLog.size_range
+
+    def count(log: PartitionLog, from_offset: int, up_to_offset: int) -> tuple[int, int]:
+        sizes_asked.append(from_offset)
+        return size_range(log, from_offset, up_to_offset)
+
+    async def scenario(node: Node) -> None:
+        await node.apply_state(ME, 0)
+        await node.send(*range(0, 80, 2))
+        expected = whole(node.store.logs[TP])
+        wanted = ConsumerFetchPartition(
+            topic_name=TOPIC, partition=0, fetch_offset=0, max_bytes=1_000_000
+        )
+        monkeypatch.setattr(PartitionLog, "size_range", count)
+        fetched = await node.broker_api.fetch(
+            [wanted] * 50,
+            max_wait_ms=LIMIT_MS,
+            min_bytes=1,
+            max_bytes=2 * len(expected),
+            admit=admit_at_once,
+        )
+        found = [bytes_of(each) for each in fetched]
+        assert found == [expected] * 2 + [b""] * 48
+        assert {each.high_watermark for each in fetched} == {80}
+        assert 2 <= len(sizes_asked) < 10
+
+    with_node(tmp_path, scenario)
+
+
 @pytest.mark.parametrize(
     "bounds", [{"max_bytes": 100}, {"partition_max_bytes": 100}], ids=["request", "partition"]
 )

@@ -64,6 +64,7 @@ class _Plan:
     outcomes: list[ConsumerFetchedPartition]
     """One for each partition of the request, still without records."""
     readable: list[_Readable]
+    """Only the first ones, if these fill the response."""
     watches: tuple[tuple[TopicPartition, int], ...]
     is_final: bool
     """True if the response leaves at once, because of an error or a divergence."""
@@ -159,7 +160,7 @@ class ConsumerFetches:
         least = min(min_bytes, max(1, fits))
         deadline_ms = self._clock.now_ms() + max_wait_ms
         while True:
-            plan = await self._plan(partitions)
+            plan = await self._plan(partitions, max_bytes)
             left_ms = deadline_ms - self._clock.now_ms()
             if plan.is_final or left_ms <= 0 or not plan.watches or plan.has(least):
                 break
@@ -169,7 +170,8 @@ class ConsumerFetches:
                 deadline_ms = 0
         size_max = plan.size_max(max_bytes)
         if await admit(size_max):
-            plan = await self._plan(partitions)  # time has passed: another broker may lead now
+            # Time has passed: another broker may lead now.
+            plan = await self._plan(partitions, max_bytes)
         fetched = await self._read(plan, min(max_bytes, size_max))
         for wanted, data in zip(partitions, fetched, strict=True):
             if data.records:
@@ -198,15 +200,17 @@ class ConsumerFetches:
         if completed is not None and not completed.done():
             completed.set_result(effect.expired)
 
-    async def _plan(self, partitions: Sequence[ConsumerFetchPartition]) -> _Plan:
+    async def _plan(self, partitions: Sequence[ConsumerFetchPartition], max_bytes: int) -> _Plan:
         """Look at the partitions in turns; what changes meanwhile is noticed by the core's wait.
 
-        A read of what was cut meanwhile is refused by the count of changes.
+        Partitions behind those that fill the response are not looked up in their logs. A read of
+        what was cut meanwhile is refused by the count of changes.
         """
         outcomes: list[ConsumerFetchedPartition] = []
         readable: list[_Readable] = []
         watches: list[tuple[TopicPartition, int]] = []
         is_final = False
+        left = max_bytes
         for number, wanted in enumerate(partitions):
             if number and number % PARTITIONS_PER_TURN_MAX == 0:
                 await asyncio.sleep(0)
@@ -225,8 +229,10 @@ class ConsumerFetches:
             watches.append((tp, allowed.high_watermark))
             if allowed.error is not ErrorCode.NONE or allowed.diverging is not None:
                 is_final = True
-            elif allowed.from_offset < allowed.up_to_offset and tp in self._store.logs:
-                readable.append(self._readable(wanted, allowed, slot=len(outcomes)))
+            elif left > 0 and tp in self._store.logs and allowed.from_offset < allowed.up_to_offset:
+                found = self._readable(wanted, allowed, slot=len(outcomes))
+                readable.append(found)
+                left -= min(found.least, found.cap_bytes)
             outcomes.append(_fetched(allowed, allowed.error, ()))
         return _Plan(
             outcomes=outcomes, readable=readable, watches=tuple(watches), is_final=is_final
