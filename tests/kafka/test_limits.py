@@ -366,8 +366,19 @@ def test_a_client_that_takes_no_response_is_closed_only_while_others_wait(
     assert "slow reader closed" in caplog.messages
 
 
-def test_a_response_takes_at_most_a_64th_of_the_memory_of_all(broker: MemoryBroker) -> None:
+def test_a_response_takes_at_most_a_16th_of_the_memory_that_is_free(broker: MemoryBroker) -> None:
     settings = ListenerSettings(response_memory_max_bytes=64_000, fetch_max_bytes=5_000)
     with ListenerThread(broker, settings=settings) as running, WireClient(running.port) as client:
         client.ask(schemas.FETCH, 11, requests.fetch(0))
-    assert broker.fetch_calls[0]["max_bytes"] == 1_000
+    assert broker.fetch_calls[0]["max_bytes"] == 4_000
+
+
+@pytest.mark.parametrize(
+    ("used", "most"),
+    [(0, 4_000), (16_000, 3_000), (48_000, 1_000), (60_000, 1_000), (70_000, 1_000)],
+)
+def test_a_response_may_have_less_while_others_hold_more_but_a_64th_of_all(
+    used: int, most: int
+) -> None:
+    settings = ListenerSettings(response_memory_max_bytes=64_000)
+    assert settings.fetch_response_max_bytes(used) == most

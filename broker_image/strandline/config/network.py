@@ -40,11 +40,12 @@ class KafkaListenerConfig:
     )
     """Bytes of responses that clients have not taken yet, over all connections. A fetch that would
     exceed it waits, in the order of coming, and reads nothing meanwhile; one response takes at most
-    a 64th, 2 MiB. Responses up to 64 KiB are not counted: a connection has two of them at most."""
+    a 16th of what is free, or a 64th of all. Responses up to 64 KiB are not counted: a connection
+    has two of them at most."""
 
     fetch_max_bytes: int = integer("fetch.max.bytes", 55 * _MIB, (1024, (1 << 31) - 1))
-    """Bytes of one answer to a consumer, at most a 64th of queued.max.response.bytes. Kafka's
-    key and default."""
+    """Bytes of one answer to a consumer, at most a 16th of what queued.max.response.bytes leaves
+    free, or a 64th of all. Kafka's key and default."""
 
     wait_max_ms: int = integer("request.wait.max.ms", 300_000, (1, 3_600_000))
     """Longest time a produce or fetch may wait, even if the client asks for more."""

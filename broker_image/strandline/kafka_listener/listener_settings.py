@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 from strandline.config.network import KafkaListenerConfig
 
-RESPONSES_AT_ONCE_MIN = 64
-"""The memory of all responses holds at least this many of the greatest size. By default that is
-2 MiB, which the kernel takes mostly even for a client that does not read."""
+RESPONSE_PART_OF_ALL = 64
+"""A response to a consumer may always have this part of the memory of all, 2 MiB by default, which
+the kernel takes mostly even for a client that does not read."""
+RESPONSE_PART_OF_FREE = 16
+"""A response may have this part of the memory that is free, if that is more: 8 MiB by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +69,19 @@ class ListenerSettings(KafkaListenerConfig):
     client_names_max: int = 32
     """Distinct client names in metrics; later ones are counted as `other`."""
 
-    @property
-    def fetch_response_max_bytes(self) -> int:
-        """Bytes of one response to a consumer: several fit into the memory of all."""
-        return min(self.fetch_max_bytes, self.response_memory_max_bytes // RESPONSES_AT_ONCE_MIN)
+    def fetch_response_max_bytes(self, used_bytes: int) -> int:
+        """Return the most bytes of one response to a consumer: less while responses hold more.
+
+        Shape:   used_bytes is what the responses hold that clients have not taken
+        """
+        free_bytes = self.response_memory_max_bytes - used_bytes
+        return min(
+            self.fetch_max_bytes,
+            max(
+                self.response_memory_max_bytes // RESPONSE_PART_OF_ALL,
+                free_bytes // RESPONSE_PART_OF_FREE,
+            ),
+        )
 
     @classmethod
     def from_config(cls, config: KafkaListenerConfig) -> ListenerSettings:

@@ -63,11 +63,12 @@ def fetch(
             yield
         yield
     memory = context.new_response_memory()
+    fits = context.settings.fetch_response_max_bytes(context.response_memory.used)
     result = context.broker.fetch(
         partitions,
         max_wait_ms=bounded(request["max_wait_ms"], context.settings.wait_max_ms),
         min_bytes=max(0, request["min_bytes"]),
-        max_bytes=bounded(request["max_bytes"], context.settings.fetch_response_max_bytes),
+        max_bytes=bounded(request["max_bytes"], fits),
         admit=memory.admit,
     )
     finish = partial(_response, context, request, error=ErrorCode.NONE)
