@@ -2,7 +2,9 @@
 
 `python -m bench.many_leaders` kills a broker that leads a third of `--partitions` and is not the
 controller. Times go from the kill to the log lines `became leader` of the other brokers: the first
-one, the median, the last one. `--times` repeats it; the killed broker starts again in between.
+one, the median, the last one; beside them what the brokers and the control plane, etcd and API
+server, used of the processors until then. `--times` repeats it; the killed broker starts again in
+between.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from statistics import median
 from tests.support.broker_group import BrokerGroup
 from tests.support.eventually import eventually
 
+from .compare.used import cpu_seconds, pids_of
 from .report import host_info
 from .running_brokers import running_brokers
 
@@ -52,13 +55,17 @@ def kill_once(group: BrokerGroup, partitions: int) -> None:
     def all_lead() -> bool:
         return count_of_lines(group) - before >= led
 
-    since = datetime.now(UTC)
+    plane = pids_of(group.control_plane.folder)
+    brokers = [each.process.pid for number, each in enumerate(group.brokers) if number != killed]
+    since, spent = datetime.now(UTC), cpu_seconds()
     group.brokers[killed].kill()
     eventually(all_lead, ELECTED_LIMIT_MS, "a leader of each partition")
+    used = {pid: seconds - spent.get(pid, 0.0) for pid, seconds in cpu_seconds().items()}
     times = times_of_lines(group, since)
     print(
         f"{led} partitions led: first {times[0]:.2f} s, median {median(times):.2f} s,"
-        f" last {times[-1]:.2f} s; load {os.getloadavg()[0]:.2f}",
+        f" last {times[-1]:.2f} s; processors: brokers {sum(map(used.__getitem__, brokers)):.2f} s,"
+        f" control plane {sum(map(used.__getitem__, plane)):.2f} s; load {os.getloadavg()[0]:.2f}",
         flush=True,
     )
     group.start()
