@@ -218,7 +218,7 @@ def test_fetch_passes_bounded_values_on(running: ListenerThread, broker: MemoryB
             requests.fetch(0, max_wait_ms=2**31 - 1, max_bytes=2**31 - 1, min_bytes=-5),
         )  # fmt: skip
     (call,) = broker.fetch_calls
-    assert (call["max_wait_ms"], call["max_bytes"], call["min_bytes"]) == (300_000, 2_097_152, 0)
+    assert (call["max_wait_ms"], call["max_bytes"], call["min_bytes"]) == (300_000, 8_388_608, 0)
     assert call["partitions"][0].leader_epoch is None
 
 
