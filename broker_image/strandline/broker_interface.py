@@ -40,11 +40,12 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerMetadata:
-    """One live broker; a rack of "" travels as null."""
+    """One broker, live or lately dead; a rack of "" travels as null."""
 
     broker_id: BrokerId
     endpoint: Endpoint
     rack: str = ""
+    is_live: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

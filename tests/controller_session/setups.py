@@ -132,7 +132,7 @@ class Session:
 
     def __init__(self) -> None:
         self.replicas = FixedReplicas()
-        self.metadata = MetadataCache("demo")
+        self.metadata = MetadataCache("demo", now_ms=lambda: 0)
         self.now_ms = 0
         self.machine = ControllerSession(
             registration(ME, "uid/me"),

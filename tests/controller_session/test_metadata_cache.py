@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from strandline.controller_session.messages import MetadataUpdate
-from strandline.controller_session.metadata_cache import MetadataCache
+from strandline.controller_session.metadata_cache import DEAD_LISTED_MS, MetadataCache
 from strandline.model import (
     BrokerEpoch,
     BrokerId,
@@ -68,7 +68,7 @@ def update(
 
 
 def knowing(*updates: MetadataUpdate) -> MetadataCache:
-    cache = MetadataCache("demo")
+    cache = MetadataCache("demo", now_ms=lambda: 0)
     for each in updates:
         assert cache.apply(each)
     return cache
@@ -91,7 +91,7 @@ def test_older_controller_is_ignored() -> None:
 
 
 def test_controller_older_than_the_state_file_is_ignored_from_the_start() -> None:
-    cache = MetadataCache("demo", controller_epoch=ControllerEpoch(7))
+    cache = MetadataCache("demo", now_ms=lambda: 0, controller_epoch=ControllerEpoch(7))
     assert not cache.apply(update(command(OLD), epoch=6, full=True))
     assert cache.resolve("orders", 0) is None
     assert cache.apply(update(command(OLD), epoch=7, full=True))
@@ -156,15 +156,50 @@ def test_a_snapshot_is_made_once_per_update_and_listener() -> None:
     assert cache.snapshot("INTERNAL") is not shown
 
 
+def live(broker_id: int, *, host: str = "10.0.0.1") -> LiveBroker:
+    return LiveBroker(
+        broker_id=BrokerId(broker_id),
+        broker_epoch=BrokerEpoch(1),
+        clean_since_epoch=BrokerEpoch(1),
+        endpoints=(Endpoint(listener="INTERNAL", host=host, port=9092),),
+    )
+
+
+def listed(cache: MetadataCache) -> list[tuple[int, str, bool]]:
+    """Return each listed broker: its id, its host, and whether it is live."""
+    return [
+        (each.broker_id, each.endpoint.host, each.is_live)
+        for each in cache.snapshot("INTERNAL").brokers
+    ]
+
+
+def test_a_broker_that_is_live_no_more_stays_listed_for_a_while() -> None:
+    """A client that finds it missing drops what waits for its partitions' next leaders."""
+    now_ms = 5
+    cache = MetadataCache("demo", now_ms=lambda: now_ms)
+    both = (live(0), live(1))
+    assert cache.apply(replace(update(), live_brokers=both))
+    assert cache.apply(replace(update(), live_brokers=both[:1]))
+    died = [(0, "10.0.0.1", True), (1, "10.0.0.1", False)]
+    assert listed(cache) == died
+    assert cache.live_broker(BrokerId(1)) is None
+    now_ms += DEAD_LISTED_MS - 1
+    assert cache.apply(replace(update(), live_brokers=both[:1]))
+    assert listed(cache) == died, "an update begins no other time"
+    now_ms += 1
+    assert listed(cache) == died[:1]
+
+
+def test_a_broker_that_returns_is_listed_with_its_new_address_alone() -> None:
+    cache = MetadataCache("demo", now_ms=lambda: 5)
+    for brokers in ((live(1),), (), (live(1, host="10.0.0.9"),)):
+        assert cache.apply(replace(update(), live_brokers=brokers))
+    assert listed(cache) == [(1, "10.0.0.9", True)]
+
+
 def test_metadata_carries_the_rack_that_was_announced_last() -> None:
-    cache = MetadataCache("demo")
+    cache = MetadataCache("demo", now_ms=lambda: 0)
     for rack in ("zone-a", "", "zone-b"):
-        here = LiveBroker(
-            broker_id=BrokerId(3),
-            broker_epoch=BrokerEpoch(1),
-            clean_since_epoch=BrokerEpoch(1),
-            endpoints=(Endpoint(listener="INTERNAL", host="10.0.0.3", port=9092),),
-            rack=rack,
-        )
+        here = replace(live(3), rack=rack)
         assert cache.apply(replace(update(), live_brokers=(here,)))
         assert [(it.broker_id, it.rack) for it in cache.snapshot("INTERNAL").brokers] == [(3, rack)]

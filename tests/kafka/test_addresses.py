@@ -91,6 +91,17 @@ def test_changed_metadata_is_shown_at_once() -> None:
     assert [each["error_code"] for each in shown] == [ErrorCode.LEADER_NOT_AVAILABLE] * 2
 
 
+def test_a_dead_broker_is_listed_and_leads_nothing() -> None:
+    broker = FixedMetadata()
+    dead = BrokerMetadata(broker_id=ME, endpoint=ENDPOINT, is_live=False)
+    broker.shown = replace(snapshot(1), brokers=(dead,))
+    view = context_over(broker).metadata()
+    assert [each["node_id"] for each in view.brokers] == [ME]
+    (partition,) = view.topics[0]["partitions"]
+    assert partition["error_code"] == ErrorCode.LEADER_NOT_AVAILABLE
+    assert partition["leader_id"] == NO_LEADER
+
+
 def test_views_keep_one_view() -> None:
     views = MetadataViews()
     one, other = snapshot(1), snapshot(1)

@@ -163,7 +163,7 @@ class WholeLeader:
         self.responses: list[bytes] = []
         self._clock = MovedClock()
         self._directory = DataDirectory.open(folder)
-        self._metadata = MetadataCache("cluster")
+        self._metadata = MetadataCache("cluster", now_ms=lambda: 0)
         self._replicas = Replicas(LEADER, EPOCH, EPOCH, SETTINGS)
         self._next_request_id = itertools.count(1).__next__
         self._metrics = Metrics()

@@ -6,12 +6,16 @@ older leader epoch than they have seen, and the cache drops states with an older
 While a topic is being deleted, another of the same name may be created. The name belongs to the
 topic whose first update came last: a later update of the old topic does not take the name back.
 When a topic goes, its name goes to the other one, so that the order of updates does not matter.
+
+A broker that is live no more stays in the list for a while, though nobody is told that it leads: a
+client that finds a broker missing drops what it has for it at once (ADR 0075).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from strandline.broker_interface import (
     BrokerMetadata,
@@ -31,6 +35,9 @@ from strandline.model import (
 )
 
 from .messages import MetadataUpdate
+
+DEAD_LISTED_MS: Final = 60_000
+"""Time for clients to learn of the leaders that follow those of a broker that is live no more."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,13 +60,20 @@ class MetadataCache:
     """The last metadata the controller announced; it ignores an older controller's updates."""
 
     def __init__(
-        self, cluster_id: str, *, controller_epoch: ControllerEpoch = ControllerEpoch(0)
+        self,
+        cluster_id: str,
+        *,
+        now_ms: Callable[[], int],
+        controller_epoch: ControllerEpoch = ControllerEpoch(0),
     ) -> None:
         """Begin empty; controller_epoch is the highest that this broker ever accepted."""
+        self._now_ms = now_ms
         self._cluster_id = cluster_id
         self._controller_epoch = controller_epoch
         self._controller_id = NO_LEADER
         self._brokers: dict[BrokerId, LiveBroker] = {}
+        self._lately: dict[BrokerId, tuple[LiveBroker, int]] = {}
+        """Brokers that are live no more, and until when they are listed."""
         self._topics: dict[TopicId, _Topic] = {}
         self._ids_by_name: dict[str, TopicId] = {}
         self._snapshots: dict[str, MetadataSnapshot] = {}
@@ -80,7 +94,7 @@ class MetadataCache:
         self._snapshots = {}
         self._controller_epoch = update.controller_epoch
         self._controller_id = update.controller_id
-        self._brokers = {broker.broker_id: broker for broker in update.live_brokers}
+        self._note_live({broker.broker_id: broker for broker in update.live_brokers})
         commands = list(update.partitions)
         if update.full:
             commands.sort(key=self._age)
@@ -109,19 +123,38 @@ class MetadataCache:
     def snapshot(self, listener: str) -> MetadataSnapshot:
         """Return the cluster by the addresses of that listener, without brokers that lack it.
 
-        It is made once after each update: until then every caller gets the same object.
+        It is made once after each update and each end of a listing: until then every caller gets
+        the same object.
         """
+        now_ms = self._now_ms()
+        for broker_id in [each for each, (_, until) in self._lately.items() if until <= now_ms]:
+            del self._lately[broker_id]
+            self._snapshots = {}
         if listener not in self._snapshots:
             self._snapshots[listener] = self._make_snapshot(listener)
         return self._snapshots[listener]
 
+    def _note_live(self, live: dict[BrokerId, LiveBroker]) -> None:
+        until_ms = self._now_ms() + DEAD_LISTED_MS
+        gone = self._brokers.keys() - live.keys()
+        self._lately.update({each: (self._brokers[each], until_ms) for each in gone})
+        for broker_id in self._lately.keys() & live.keys():
+            del self._lately[broker_id]
+        self._brokers = live
+
     def _make_snapshot(self, listener: str) -> MetadataSnapshot:
+        listed = {each: broker for each, (broker, _) in self._lately.items()} | self._brokers
         return MetadataSnapshot(
             cluster_id=self._cluster_id,
             controller=self._controller_id,
             brokers=tuple(
-                BrokerMetadata(broker_id=broker_id, endpoint=endpoint, rack=broker.rack)
-                for broker_id, broker in sorted(self._brokers.items())
+                BrokerMetadata(
+                    broker_id=broker_id,
+                    endpoint=endpoint,
+                    rack=broker.rack,
+                    is_live=broker_id in self._brokers,
+                )
+                for broker_id, broker in sorted(listed.items())
                 for endpoint in broker.endpoints
                 if endpoint.listener == listener
             ),

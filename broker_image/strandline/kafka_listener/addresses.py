@@ -47,7 +47,7 @@ class MetadataView:
             }
             for each in snapshot.brokers
         ]
-        reachable = {each.broker_id for each in snapshot.brokers}
+        reachable = {each.broker_id for each in snapshot.brokers if each.is_live}
         self.topics = [_topic(topic, reachable) for topic in snapshot.topics]
         self.topics_by_name = {topic["name"]: topic for topic in self.topics}
         self.topics_by_id = {topic["topic_id"]: topic for topic in self.topics}
@@ -72,7 +72,7 @@ def _topic(topic: TopicMetadata, reachable: set[BrokerId]) -> Message:
 
 
 def _partition(partition: PartitionMetadata, reachable: set[BrokerId]) -> Message:
-    """Return a partition; hide a leader without an address on this listener."""
+    """Return a partition; hide a leader that is dead or has no address on this listener."""
     leader = partition.leader if partition.leader in reachable else NO_LEADER
     return {
         "error_code": ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE,

@@ -91,7 +91,7 @@ class Node:
     def __init__(self, folder: Path, consumer_reads: ConsumerReadConfig = DEFAULT_READS) -> None:
         self.directory = DataDirectory.open(folder)
         self.failures: list[StorageError] = []
-        self._metadata = MetadataCache("cluster")
+        self._metadata = MetadataCache("cluster", now_ms=lambda: 0)
         self._last_request_id = 0
         self._replicas = Replicas(
             ME, EPOCH, EPOCH, component_settings.core(TimingConfig(), ReplicationConfig())

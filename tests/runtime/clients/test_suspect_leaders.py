@@ -17,7 +17,7 @@ LIMIT_SECONDS = 20
 
 def known() -> tuple[MetadataCache, SuspectLeaders]:
     """Return metadata of orders, whose second leader may die, and audit, whose leader may not."""
-    cache = MetadataCache("demo")
+    cache = MetadataCache("demo", now_ms=lambda: 0)
     suspects = SuspectLeaders(metadata=cache)
     cache.watch(suspects.note_metadata)
     orders = (command(NEW, partition=each, leader=each) for each in range(2))

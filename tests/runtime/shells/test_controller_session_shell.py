@@ -74,7 +74,7 @@ class Pair:
             ControllerSession(
                 registration(ME, "uid/me"),
                 replicas=replicas,
-                metadata=MetadataCache("demo"),
+                metadata=MetadataCache("demo", now_ms=lambda: 0),
                 timing=TIMING,
             ),
             store=cast(ClusterStore, self),

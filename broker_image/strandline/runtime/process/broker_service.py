@@ -98,7 +98,9 @@ class BrokerService:
         self._throughput = ThroughputMetrics(context.metrics)
         self._next_request_id = itertools.count(1).__next__
         self._metadata = MetadataCache(
-            context.config.identity.cluster, controller_epoch=loaded.state.controller_epoch
+            context.config.identity.cluster,
+            now_ms=context.clock.now_ms,
+            controller_epoch=loaded.state.controller_epoch,
         )
         self._suspects = SuspectLeaders(metadata=self._metadata)
         self._metadata.watch(self._suspects.note_metadata)
