@@ -50,7 +50,7 @@ async def admit_at_once(_size_bytes: int) -> bool:
 
 def fetches_of(broker: CoreAndStore, config: ConsumerReadConfig) -> ConsumerFetches:
     """Return the broker's fetches for consumers."""
-    metadata = MetadataCache("bench")
+    metadata = MetadataCache("bench", now_ms=Clock().now_ms)
     metadata.apply(
         MetadataUpdate(
             controller_epoch=CONTROLLER_EPOCH,

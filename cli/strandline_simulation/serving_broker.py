@@ -74,7 +74,11 @@ class ServingBroker:
         timing = environment.plan.timing
         self._replicas = replicas = new_replicas(timing, registration, disk)
         self._controller = new_controller(timing, registration)
-        metadata = MetadataCache("c", controller_epoch=disk.controller_epoch)
+        metadata = MetadataCache(
+            "c",
+            now_ms=lambda: environment.virtual_time.now_ms,
+            controller_epoch=disk.controller_epoch,
+        )
         request_ids = itertools.count(1)
         self._prober = Prober(environment, life)
         self._broker_api = SimulatedBrokerApi(
