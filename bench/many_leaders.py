@@ -18,7 +18,7 @@ from statistics import median
 from tests.support.broker_group import BrokerGroup
 from tests.support.eventually import eventually
 
-from .compare.used import cpu_seconds, pids_of
+from .compare.used import Usage, pids_of
 from .report import host_info
 from .running_brokers import running_brokers
 
@@ -57,15 +57,15 @@ def kill_once(group: BrokerGroup, partitions: int) -> None:
 
     plane = pids_of(group.control_plane.folder)
     brokers = [each.process.pid for number, each in enumerate(group.brokers) if number != killed]
-    since, spent = datetime.now(UTC), cpu_seconds()
+    since, usage = datetime.now(UTC), Usage()
     group.brokers[killed].kill()
     eventually(all_lead, ELECTED_LIMIT_MS, "a leader of each partition")
-    used = {pid: seconds - spent.get(pid, 0.0) for pid, seconds in cpu_seconds().items()}
+    brokers_used, plane_used = (usage.since(brokers=e, known=()).brokers for e in (brokers, plane))
     times = times_of_lines(group, since)
     print(
         f"{led} partitions led: first {times[0]:.2f} s, median {median(times):.2f} s,"
-        f" last {times[-1]:.2f} s; processors: brokers {sum(map(used.__getitem__, brokers)):.2f} s,"
-        f" control plane {sum(map(used.__getitem__, plane)):.2f} s; load {os.getloadavg()[0]:.2f}",
+        f" last {times[-1]:.2f} s; processors: brokers {brokers_used:.2f} s,"
+        f" control plane {plane_used:.2f} s; load {os.getloadavg()[0]:.2f}",
         flush=True,
     )
     group.start()

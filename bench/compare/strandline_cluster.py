@@ -43,7 +43,7 @@ class StrandlineCluster(Cluster):
             settings=SETTINGS,
         )
         for broker in self._group.brokers:
-            broker.use_variables(_malloc_settings())
+            broker.use_variables(malloc_settings())
 
     @property
     def bootstrap(self) -> str:
@@ -97,6 +97,6 @@ class StrandlineCluster(Cluster):
         return len(text)
 
 
-def _malloc_settings() -> dict[str, str]:
+def malloc_settings() -> dict[str, str]:
     """Return how the image has the C library allocate memory."""
     return dict(re.findall(r"\b(MALLOC_\w+)=(\d+)", IMAGE.read_text()))

@@ -32,13 +32,13 @@ class Usage:
 
     def __init__(self) -> None:
         self._at = time.monotonic()
-        self._before = cpu_seconds()
+        self._before = _cpu_seconds()
 
     def since(self, *, brokers: Iterable[int], known: Iterable[int]) -> Used:
         """Return what was used since; known are all processes that belong to the bench."""
         return used_of(
             self._before,
-            cpu_seconds(),
+            _cpu_seconds(),
             seconds=time.monotonic() - self._at,
             brokers={*brokers},
             known={os.getpid(), *known},
@@ -62,7 +62,7 @@ def used_of(
     )
 
 
-def cpu_seconds() -> dict[int, float]:
+def _cpu_seconds() -> dict[int, float]:
     """Return the CPU seconds of every process that is no thread of the kernel."""
     found: dict[int, float] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):

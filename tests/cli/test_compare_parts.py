@@ -10,6 +10,7 @@ import pytest
 
 from bench.compare import bulk
 from bench.compare.figures import FIGURES, OURS, THEIRS, Figure, row_of
+from bench.compare.strandline_cluster import malloc_settings
 from bench.compare.trials import ALONE, BESIDE
 from bench.compare.used import Usage, used_of
 
@@ -91,3 +92,11 @@ def test_the_words_of_a_bulk_trial_are_those_that_its_client_lists() -> None:
     assert bulk.words_of(Path("b"), "produce", given) == ["b", "produce", *order]
     del given["value_bytes"]
     assert bulk.words_of(Path("b"), "consume", given) == ["b", "consume", *order[:-1]]
+
+
+def test_brokers_of_the_bench_allocate_memory_as_in_their_image() -> None:
+    assert {*malloc_settings()} == {
+        "MALLOC_MMAP_THRESHOLD_",
+        "MALLOC_TRIM_THRESHOLD_",
+        "MALLOC_TOP_PAD_",
+    }

@@ -172,6 +172,14 @@ def test_a_file_of_an_operator_of_another_version_is_taken(tmp_path: Path, versi
             (f"{key}: {(4 << 20) - FRAME_HEADER_BYTES_MAX}", (key, "grpc.message.max.bytes"))
             for key in FRAME_BOUNDS
         ),
+        (
+            "replica.fetch.response.max.bytes: 67108864",
+            ("replica.fetch.response.max.bytes", "grpc.queue.max.bytes"),
+        ),
+        (
+            "grpc.queue.max.bytes: 4194304",
+            ("replica.fetch.response.max.bytes", "grpc.queue.max.bytes"),
+        ),
         ("grpc.message.max.bytes: 1048576", ("message.max.bytes", "grpc.message.max.bytes")),
     ],
 )

@@ -100,6 +100,9 @@ def test_a_dead_broker_is_listed_and_leads_nothing() -> None:
     (partition,) = view.topics[0]["partitions"]
     assert partition["error_code"] == ErrorCode.LEADER_NOT_AVAILABLE
     assert partition["leader_id"] == NO_LEADER
+    hints = LeaderHints(lambda: view)
+    assert hints.of("orders", 0, MOVED) is None, "a client would go there at once"
+    assert hints.endpoints() == []
 
 
 def test_views_keep_one_view() -> None:

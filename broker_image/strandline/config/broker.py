@@ -146,6 +146,12 @@ class BrokerConfig:
             self.grpc.message_max_bytes - FRAME_HEADER_BYTES_MAX,
         )
         fetch = ("replica.fetch.max.bytes", self.replication.fetch_max_bytes)
+        response = ("replica.fetch.response.max.bytes", self.replication.fetch_response_max_bytes)
+        # What fits no queue would end the stream each time, and replicate nothing.
+        queue = (
+            "grpc.queue.max.bytes less grpc.message.max.bytes for a batch beyond the bound",
+            self.grpc.queue_max_bytes - self.grpc.message_max_bytes,
+        )
         batch = ("message.max.bytes", self.topic_defaults.message_max_bytes)
         for (lower_key, lower), (upper_key, upper) in (
             (fetch_wait, lag_time),
@@ -153,6 +159,7 @@ class BrokerConfig:
             (frame, message),
             (fetch, room),
             (batch, room),
+            (response, queue),
         ):
             if lower >= upper:
                 raise ConfigError(f"{lower_key} ({lower}) must be below {upper_key} ({upper})")

@@ -33,7 +33,8 @@ def topic_id_bytes(topic_id: TopicId) -> bytes:
 class MetadataView:
     """The messages of one snapshot, made once however many requests ask for them.
 
-    topics are in the order of the snapshot. leaders has an entry for each partition with a leader.
+    topics are in the order of the snapshot. leaders has an entry for each
+    partition with a leader that is live and has an address on this listener.
     """
 
     def __init__(self, snapshot: MetadataSnapshot) -> None:
@@ -58,7 +59,7 @@ class MetadataView:
             }
             for topic in snapshot.topics
             for each in topic.partitions
-            if each.leader != NO_LEADER
+            if each.leader in reachable
         }
 
 
