@@ -52,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5, help="each trial at both clusters (5)")
     parser.add_argument("--mib", type=int, default=1536, help="of a bulk trial (1536)")
     parser.add_argument("--warm-gib", type=int, default=WARM_GIB, help="for Kafka's Java (4)")
+    parser.add_argument("--alone", action="store_true", help="without Kafka: needs no Java")
     parser.add_argument("--cold-pages", action="store_true", help="wait, rather than touch memory")
     parser.add_argument("--folder", type=Path, help="on the disk that the logs shall use")
     given = parser.parse_args(arguments)
@@ -78,7 +79,8 @@ def _measure(folder: Path, given: argparse.Namespace, found: Found, void: list[s
     bulk = compiled(folder)
     with ExitStack() as stack:
         clusters: list[Cluster] = []
-        for kind in (StrandlineCluster, KafkaCluster):
+        kinds = (StrandlineCluster,) if given.alone else (StrandlineCluster, KafkaCluster)
+        for kind in kinds:
             (folder / kind.name).mkdir()
             clusters.append(kind(folder / kind.name))
             stack.callback(clusters[-1].stop)

@@ -138,7 +138,7 @@ class Broker(Protocol):
     def leaders_settled(self, topic_names: Sequence[str] | None) -> Awaitable[None] | None:
         """Return what to await before these topics' leaders are told, None to tell them now.
 
-        A leader that may have just died is awaited, a fraction of a second at most.
+        The successor of a leader that may have just died is awaited, a second at most.
         topic_names None means all topics.
         """
         ...

@@ -269,7 +269,8 @@ def test_clients_and_readers_of_metrics_are_limited_by_values() -> None:
         '--set-json=networkPolicy.external=[{"ipBlock": {"cidr": "192.0.2.0/24"}}]',
     )
     assert found[EXTERNAL_PORT] == [{"ipBlock": {"cidr": "192.0.2.0/24"}}]
-    assert found["kafka"] == [{"namespaceSelector": {}}]
+    brokers = {"podSelector": {"matchLabels": BROKERS}}
+    assert found["kafka"] == [brokers, {"namespaceSelector": {}}]
     assert found["http"] == [{"podSelector": {}}]
     assert len(found["grpc"]) == 2
 

@@ -6,8 +6,11 @@ consumer read meanwhile, and the longest time without acknowledgements.
 
 from __future__ import annotations
 
+import os
 import time
 from datetime import timedelta
+from functools import partial
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -16,6 +19,7 @@ from strandline import names
 from strandline.errors import ErrorCode
 from tests.support.both_roles import freeze_both_roles
 from tests.support.broker_group import FAULT_LIMIT_MS, BrokerGroup
+from tests.support.broker_process import BrokerProgram
 from tests.support.clients import SentRecords, producer_of
 from tests.support.eventually import eventually
 from tests.support.load import RATE, LoadProcess, acked_history, judge_settled, scan_log
@@ -26,6 +30,8 @@ PARTITIONS = 3
 REFUSALS = 100
 """With this many refusals, some were of a batch that the client had sent another one behind."""
 SENDS = 100
+ESTABLISHED = "01"
+"""As /proc writes it."""
 SESSION_TIMEOUT = timedelta(seconds=2)
 """Of the timing `demo`."""
 
@@ -49,6 +55,30 @@ def test_a_new_topic_is_led_by_its_preferred_replicas_with_every_replica_in_sync
     }
     for status in statuses:
         assert len(status["isrBrokerEpochs"]) == PARTITIONS
+
+
+def connected_ports(broker: BrokerProgram) -> set[int]:
+    """Return the remote ports of a broker's established connections."""
+    proc = Path(f"/proc/{broker.process.pid}")
+    names = {os.readlink(each) for each in (proc / "fd").iterdir() if each.is_symlink()}
+    lines = [line.split() for line in (proc / "net/tcp").read_text().splitlines()[1:]]
+    return {
+        int(remote.partition(":")[2], 16)
+        for _, _, remote, state, _, _, _, _, _, inode, *_ in lines
+        if state == ESTABLISHED and f"socket:[{inode}]" in names
+    }
+
+
+def test_each_broker_is_connected_to_the_listener_of_each_other_one(group: BrokerGroup) -> None:
+    def are_connected() -> bool:
+        ports = {each.internal_port for each in group.brokers}
+        return all(ports - {each.internal_port} <= connected_ports(each) for each in group.brokers)
+
+    soon = partial(eventually, are_connected, FAULT_LIMIT_MS, retry_on=(FileNotFoundError,))
+    soon("connections between all brokers")
+    group.brokers[0].kill()
+    group.start()
+    soon("connections with a broker that started again")
 
 
 def test_a_killed_leader_is_replaced_and_comes_back(group: BrokerGroup) -> None:

@@ -76,9 +76,17 @@ class Written:
             "the garbage collector",
         )
 
+    def let_library_hear(self) -> None:
+        """Let the library hear that the topic is gone, as it may at any time while that is so."""
+        eventually(
+            lambda: not any(each.is_known() for each in self.sent), GARBAGE_LIMIT_MS, "it is gone"
+        )
+
     def is_whole(self) -> None:
         """Read every acknowledged record at its offset, and write on."""
         self.world.group.wait_full_isr(self.name, PARTITIONS)
+        for each in self.sent:
+            each.wait_known()
         for more in (0, 10):
             self.write(more)
             for number, each in enumerate(self.sent):
@@ -128,6 +136,7 @@ def test_a_deleted_topic_comes_back_with_every_record(
 ) -> None:
     gone = Written(world, "gone")
     gone.delete()
+    gone.let_library_hear()
     wait_stray(world, gone.topic_id, in_trash=True)
     show_status(kubernetes_of(world))
     assert "strandline undelete gone --cluster demo" in capsys.readouterr().out

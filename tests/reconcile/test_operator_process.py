@@ -314,7 +314,7 @@ def test_a_second_object_of_a_partition_is_reported(operator: OperatorProcess) -
         conditions = (operator.get("rtopic", "orders") or {})["status"]["conditions"]
         return {each["type"] for each in conditions}
 
-    assert types() == {*always, "PartitionsCopied"}
+    operator.wait_for("a condition", lambda: types() == {*always, "PartitionsCopied"})
     operator.kubectl("delete", "partitions.strandline.dev", "copy-0")
     operator.wait_for("no condition", lambda: types() == always)
 

@@ -270,7 +270,6 @@ class WholeLeader:
             on_copied=self._throughput.copied,
             on_copy_held_back=self._throughput.copy_held_back,
             now_ms=self._clock.now_ms,
-            on_lost=lambda _: None,
         )
 
     async def lead(self, partitions: int) -> None:

@@ -64,15 +64,19 @@ class SentRecords:
     def send_value(self, value: bytes) -> None:
         """Hand one record to the library."""
         if self._count == 0:
-            eventually(self._is_known, DELIVERY_LIMIT_SECONDS * 1000, f"metadata of {self._topic}")
+            self.wait_known()
         self._count += 1
         self._producer.produce(
             self._topic, value, partition=self._partition, on_delivery=self._done
         )
         self._producer.poll(0)
 
-    def _is_known(self) -> bool:
-        """Tell whether the library knows the partition; else it gives records up at once.
+    def wait_known(self) -> None:
+        """Wait until the library knows the partition, of a topic that is new or back."""
+        eventually(self.is_known, DELIVERY_LIMIT_SECONDS * 1000, f"metadata of {self._topic}")
+
+    def is_known(self) -> bool:
+        """Ask, and tell whether the library knows the partition; else it gives records up at once.
 
         A broker may hear of a new topic's partitions one after the other.
         """

@@ -13,7 +13,7 @@ client that finds a broker missing drops what it has for it at once (ADR 0075).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -86,6 +86,10 @@ class MetadataCache:
     def live_broker(self, broker_id: BrokerId) -> LiveBroker | None:
         """Return a live broker, None if it is unknown or not live."""
         return self._brokers.get(broker_id)
+
+    def live_brokers(self) -> Collection[LiveBroker]:
+        """Return all live brokers."""
+        return self._brokers.values()
 
     def apply(self, update: MetadataUpdate) -> bool:
         """Take an update; False (and no change) if an older controller sent it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from strandline.controller_session.metadata_cache import MetadataCache
@@ -19,7 +19,7 @@ def known() -> tuple[MetadataCache, SuspectLeaders]:
     """Return metadata of orders, whose second leader may die, and audit, whose leader may not."""
     cache = MetadataCache("demo", now_ms=lambda: 0)
     suspects = SuspectLeaders(metadata=cache)
-    cache.watch(suspects.note_metadata)
+    cache.watch(suspects.look_again)
     orders = (command(NEW, partition=each, leader=each) for each in range(2))
     assert cache.apply(update(*orders, command(OTHER, name="audit", leader=ALIVE)))
     return cache, suspects
@@ -29,16 +29,22 @@ def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(scenario(), LIMIT_SECONDS))
 
 
-def of(held: Awaitable[None] | None) -> Awaitable[None]:
-    assert held is not None
-    return held
+async def is_told_at_once(suspects: SuspectLeaders, topic_names: Sequence[str] | None) -> bool:
+    """Tell whether a request waits for one turn of the event loop and for nothing else."""
+    waits = asyncio.ensure_future(suspects.settled(topic_names))
+    await asyncio.sleep(0)
+    assert not waits.done()
+    await asyncio.sleep(0)
+    is_told = waits.done()
+    waits.cancel()
+    return is_told
 
 
 def test_nobody_waits_while_no_leader_is_suspect() -> None:
     async def scenario() -> None:
         _, suspects = known()
-        assert suspects.settled(None) is None
-        assert suspects.settled(["orders"]) is None
+        assert await is_told_at_once(suspects, None)
+        assert await is_told_at_once(suspects, ["orders"])
 
     run(scenario)
 
@@ -47,9 +53,38 @@ def test_topics_that_no_suspect_leads_are_told_at_once() -> None:
     async def scenario() -> None:
         _, suspects = known()
         suspects.note_lost(DEAD)
-        assert suspects.settled(["audit"]) is None
-        assert suspects.settled(["unknown"]) is None
-        assert suspects.settled([]) is None
+        for names in (["audit"], ["unknown"], []):
+            assert await is_told_at_once(suspects, names)
+        assert not await is_told_at_once(suspects, ["audit", "orders"])
+
+    run(scenario)
+
+
+def test_a_death_of_the_same_turn_is_known() -> None:
+    async def scenario() -> None:
+        _, suspects = known()
+        waits = asyncio.ensure_future(suspects.settled(["orders"]))
+        suspects.note_lost(DEAD)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not waits.done()
+        waits.cancel()
+
+    run(scenario)
+
+
+def test_the_wait_ends_when_the_leader_is_heard_again() -> None:
+    async def scenario() -> None:
+        _, suspects = known()
+        suspects.note_lost(DEAD)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        waits = asyncio.ensure_future(suspects.settled(["orders"]))
+        await asyncio.sleep(0)
+        suspects.note_heard(DEAD)
+        await waits
+        assert loop.time() - began < HELD_MAX_MS / 1000
+        assert await is_told_at_once(suspects, ["orders"])
 
     run(scenario)
 
@@ -61,14 +96,14 @@ def test_the_wait_ends_with_the_last_new_leader() -> None:
         suspects.note_lost(DEAD)
         loop = asyncio.get_running_loop()
         began = loop.time()
-        waits = [asyncio.ensure_future(of(suspects.settled(names))) for names in (None, ["orders"])]
+        waits = [asyncio.ensure_future(suspects.settled(names)) for names in (None, ["orders"])]
         for partition in (1, 2):
             await asyncio.sleep(0)
             assert not any(wait.done() for wait in waits)
             assert cache.apply(update(command(NEW, partition=partition, leader=ALIVE, pe=1)))
         await asyncio.gather(*waits)
         assert loop.time() - began < HELD_MAX_MS / 1000
-        assert suspects.settled(None) is None
+        assert await is_told_at_once(suspects, None)
 
     run(scenario)
 
@@ -79,9 +114,9 @@ def test_the_wait_ends_without_a_new_leader_too() -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         suspects.note_lost(DEAD)
-        await of(suspects.settled(["orders"]))
+        await suspects.settled(["orders"])
         assert loop.time() - began >= HELD_MAX_MS / 1000
         # The next one is told at once: the client has to know what there is.
-        assert suspects.settled(["orders"]) is None
+        assert await is_told_at_once(suspects, ["orders"])
 
     run(scenario)

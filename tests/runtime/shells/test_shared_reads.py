@@ -53,7 +53,6 @@ class Leader:
             on_copied=lambda _: None,
             on_copy_held_back=lambda: None,
             now_ms=lambda: 0,
-            on_lost=lambda _: None,
         )
 
     def send_records(self, _id: int, _part: LogReadInfo, records: Sequence[memoryview]) -> None:

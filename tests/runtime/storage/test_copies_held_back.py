@@ -64,7 +64,6 @@ class Leader:
             on_copied=self._on_copied,
             on_copy_held_back=self._on_copy_held_back,
             now_ms=lambda: self.now_ms,
-            on_lost=lambda _: None,
         )
 
     def _on_copied(self, size: int) -> None:

@@ -180,5 +180,4 @@ def transport_of(one: Opened, submitted: list[FetchResponseReceived]) -> Replica
         on_copied=lambda _count: None,
         on_copy_held_back=lambda: None,
         now_ms=lambda: 0,
-        on_lost=lambda _: None,
     )

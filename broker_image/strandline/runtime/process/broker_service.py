@@ -72,6 +72,7 @@ from strandline.runtime.shells.controller_session_shell import ControllerSession
 from strandline.runtime.shells.controller_shell import ControllerShell
 from strandline.runtime.shells.core_shell import CoreShell
 from strandline.runtime.shells.lease_watch import watch_lease
+from strandline.runtime.shells.peer_connections import PeerConnections
 from strandline.runtime.shells.replication_transport import ReplicationTransport
 from strandline.runtime.storage.disk_space import DiskSpace
 from strandline.runtime.storage.loaded_store import LoadedStore
@@ -103,7 +104,14 @@ class BrokerService:
             controller_epoch=loaded.state.controller_epoch,
         )
         self._suspects = SuspectLeaders(metadata=self._metadata)
-        self._metadata.watch(self._suspects.note_metadata)
+        self._peers = PeerConnections(
+            own=registration.broker_id,
+            live_brokers=self._metadata.live_brokers,
+            on_lost=self._suspects.note_lost,
+            on_heard=self._suspects.note_heard,
+            idle_max_ms=context.config.kafka.connection_idle_max_ms,
+        )
+        self._metadata.watch(self._on_metadata)
         self._replicas = Replicas(
             registration.broker_id,
             registration.broker_epoch,
@@ -150,6 +158,7 @@ class BrokerService:
         self._store.start()
         for hosted in self._loaded.found.hosted:
             self._core_shell.submit(ReplicaLoaded(hosted=hosted))
+        self._begun.push_async_callback(self._peers.close)
         await self._start_grpc()
         self._begun.push_async_callback(self._transport.close)
         self._begun.callback(self._core_shell.stop)
@@ -264,6 +273,10 @@ class BrokerService:
 
     def _step_controller(self, event: ControllerEvent) -> None:
         self._controller_shell.submit(event)
+
+    def _on_metadata(self) -> None:
+        self._suspects.look_again()
+        self._peers.note_metadata()
 
     def _on_persisted(self, token: int) -> None:
         self._step_replicas(StatePersisted(token=token))
@@ -425,7 +438,6 @@ class BrokerService:
             on_copied=self._throughput.copied,
             on_copy_held_back=self._throughput.copy_held_back,
             now_ms=self._context.clock.now_ms,
-            on_lost=self._suspects.note_lost,
         )
 
     def _make_core_shell(self) -> CoreShell:

@@ -58,7 +58,6 @@ class _Leader:
     broker_epoch: BrokerEpoch
     stream: ReplicationClient
     request_id: int = -1
-    has_responded: bool = False
 
 
 class _Asked(NamedTuple):
@@ -89,8 +88,6 @@ class ReplicationTransport:
     on_copied: Callable[[int], None]
     on_copy_held_back: Callable[[], None]
     now_ms: Callable[[], int]
-    on_lost: Callable[[BrokerId], None]
-    """Called when the stream of a leader that had responded on it broke."""
     _waiting: dict[int, tuple[FollowerStream, int]] = field(default_factory=dict, init=False)
     _leaders: dict[BrokerId, _Leader] = field(default_factory=dict, init=False)
     _last_asked: _Asked | None = field(default=None, init=False)
@@ -238,16 +235,11 @@ class ReplicationTransport:
         if leader is None or leader.broker_epoch != broker_epoch:
             return
         del self._leaders[broker_id]
-        if leader.has_responded:
-            self.on_lost(broker_id)
         self.submit(FetchFailed(request_id=leader.request_id, leader=broker_id))
 
     def _on_response(
         self, broker_id: BrokerId, request_id: int, frames: list[RecordsFrame]
     ) -> None:
-        leader = self._leaders.get(broker_id)
-        if leader is not None:
-            leader.has_responded = True
         partitions = tuple(self._checked(self._fitting(frame)) for frame in frames)
         self.submit(
             FetchResponseReceived(request_id=request_id, leader=broker_id, partitions=partitions)
