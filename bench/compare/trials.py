@@ -204,6 +204,7 @@ def scrape(machine: Machine, cluster: Cluster) -> Values:
     """Scrape one broker; ms of its CPU. Kafka has no such page without a plugin."""
     if not isinstance(cluster, StrandlineCluster):
         return {}
+    cluster.scrape()  # the beginnings of all lines are made once
     usage = Usage()
     for _ in range(SCRAPES):
         cluster.scrape()
