@@ -2,8 +2,7 @@
 
 Used by `metrics` and `replica_metrics`. prometheus_client formats everything at once, which takes a
 tenth of a second for 1,000 partitions. Here a scrape is a row of pieces, each the work of at most
-SAMPLES_PER_STEP samples or PARTITIONS_PER_STEP partitions, a few milliseconds, and small ones share
-a step.
+SAMPLES_PER_STEP samples or PARTITIONS_PER_STEP partitions, a few milliseconds.
 
 Source: Prometheus text format 0.0.4; prometheus_client.exposition.generate_latest.
 """
@@ -17,8 +16,6 @@ from prometheus_client import utils
 
 SAMPLES_PER_STEP: Final = 500
 PARTITIONS_PER_STEP: Final = 50
-CHARACTERS_PER_STEP: Final = 32 << 10
-"""Smaller pieces share a step: most families have a few samples, and a step has its price, too."""
 # prometheus_client does not annotate this function; typed as Any it may be called.
 _go_string: Any = utils.floatToGoString
 

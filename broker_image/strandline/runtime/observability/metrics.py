@@ -18,7 +18,7 @@ from strandline import names
 from strandline.kube.api import RequestDone
 from strandline.names import Metric, MetricKind
 
-from .exposition import CHARACTERS_PER_STEP, SAMPLES_PER_STEP, header, sample
+from .exposition import SAMPLES_PER_STEP, header, sample
 
 # prometheus_client does not annotate this function; typed as Any it may be called.
 _disable_created_metrics: Any = prometheus_client.disable_created_metrics
@@ -41,7 +41,7 @@ class Metrics:
         self._one_at_a_time = asyncio.Lock()
 
     def add_section(self, pieces: Callable[[], Iterator[str]]) -> None:
-        """Show more text at each scrape; a piece without text ends a step, as does enough text."""
+        """Show more text at each scrape; each piece is made in a step of its own."""
         self._sections.append(pieces)
 
     def show_from_the_start(self, rows: Iterable[Metric]) -> None:
@@ -78,20 +78,16 @@ class Metrics:
         return self._instruments[row.name]
 
     async def exposition(self) -> bytes:
-        """Return everything in Prometheus's text format; others are served between the steps.
+        """Return everything in Prometheus's text format; others are served between the pieces.
 
         One scrape is made at a time: a second one waits for the first.
         """
         made: list[str] = []
-        size = 0
         async with self._one_at_a_time:
             for pieces in (self._instrument_text, *self._sections):
                 for piece in pieces():
                     made.append(piece)
-                    size += len(piece)
-                    if not piece or size >= CHARACTERS_PER_STEP:
-                        size = 0
-                        await asyncio.sleep(0)
+                    await asyncio.sleep(0)
         return "".join(made).encode()
 
     def _instrument_text(self) -> Iterator[str]:
