@@ -133,8 +133,8 @@ class BrokerApi:
         """Return the cluster as seen through the listener of that name."""
         return self._metadata.snapshot(listener)
 
-    def leaders_settled(self, topic_names: Sequence[str] | None) -> Awaitable[None]:
-        """Return what to await before these topics' leaders are told."""
+    def leaders_settled(self, topic_names: Sequence[str] | None) -> Awaitable[None] | None:
+        """Return what to await before these topics' leaders are told, None to tell them now."""
         return self._suspects.settled(topic_names)
 
     def allocate_producer_id(self) -> int:

@@ -10,7 +10,7 @@ nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -46,14 +46,18 @@ class SuspectLeaders:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def settled(self, topic_names: Sequence[str] | None) -> None:
-        """End when no suspect leads these topics; mostly that is one turn of the event loop.
+    def settled(self, topic_names: Sequence[str] | None) -> Awaitable[None] | None:
+        """Return what ends when no suspect leads these topics, None for a client that names none.
 
-        In this turn the loop learns of a death that a client noticed first: the kernel ends the
-        connections of a process one after the other.
+        Mostly that is one turn of the event loop. In this turn the loop learns of a death that a
+        client noticed first: the kernel ends the connections of a process one after the other.
 
         Shape:   topic_names None means all topics
         """
+        names_none = topic_names is not None and not topic_names
+        return None if names_none else self._wait(topic_names)
+
+    async def _wait(self, topic_names: Sequence[str] | None) -> None:
         await asyncio.sleep(0)
         while suspects := self._suspects_of(topic_names):
             until = max(self._until[each] for each in suspects)

@@ -50,14 +50,14 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         cast("asyncio.Transport", transport).write(ASK)
 
-    def data_received(self, data: bytes) -> None:  # noqa: ARG002 - asyncio's signature
+    def data_received(self, _: bytes) -> None:
         self.is_answered = True
         self._on_heard()
 
     def eof_received(self) -> None:
         self._end()
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+    def connection_lost(self, _: Exception | None) -> None:
         self._end()
 
     def _end(self) -> None:
