@@ -23,6 +23,7 @@ WAITING_MAX = 100_000
 """Acknowledged records that were not read yet, and as many that were read and not acknowledged
 yet, in equal parts for all partitions. Beyond it the oldest are not compared, and counted so."""
 EXAMPLES_MAX = 10
+NO_PARTITION = "-1"
 FIGURES_MARK = "figures of load "
 """Begins a record that holds figures of a load (`load_carried`)."""
 POD_REPLACED = "POD_REPLACED"
@@ -274,6 +275,19 @@ class Figures:
         before = self.gaps.get(partition, (0.0, from_ms))
         present = (until_ms - last_ms, from_ms)
         return max(before, present, key=lambda gap: gap[0])
+
+
+def records_sent_again(statistics: Mapping[str, Any]) -> int:
+    """Return how often records were transmitted beyond their first time, from librdkafka's figures.
+
+    Records that wait for metadata count in partition -1, which transmits none, and in their own.
+    """
+    return sum(
+        partition["txmsgs"] - partition["msgs"]
+        for topic in statistics["topics"].values()
+        for number, partition in topic["partitions"].items()
+        if number != NO_PARTITION
+    )
 
 
 def _named(counts: Mapping[int, Any]) -> dict[str, Any]:

@@ -38,7 +38,7 @@ from strandline_checker.history import SendOutcome, Sent, outcome_line, sent_lin
 
 from .load_carried import FiguresRecords, State, newest_figures
 from .load_consumer import CONNECTION, TAKEN_MAX, LoadConsumer
-from .load_figures import Figures, ReadBack
+from .load_figures import Figures, ReadBack, records_sent_again
 from .load_history import HistoryFile, NewestHistory
 
 UNKNOWN_ERRORS = frozenset(
@@ -380,9 +380,7 @@ def _producer(plan: LoadPlan, figures: Figures | None) -> Producer:
     # How often a record is transmitted is counted nowhere else: a request that is sent again is
     # a new one for the library.
     def note(text: str) -> None:
-        topics = json.loads(text)["topics"].values()
-        counts = [each for topic in topics for each in topic["partitions"].values()]
-        figures.on_retries(sum(each["txmsgs"] - each["msgs"] for each in counts))
+        figures.on_retries(records_sent_again(json.loads(text)))
 
     every_ms = round(plan.report_seconds * 1000)
     return Producer({**settings, "statistics.interval.ms": every_ms, "stats_cb": note})

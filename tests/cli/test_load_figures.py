@@ -15,6 +15,7 @@ from strandline_cli.load_figures import (
     Latencies,
     LoadTimeline,
     ReadBack,
+    records_sent_again,
 )
 
 WALL_MS = 1_800_000_000_000
@@ -213,3 +214,22 @@ def test_what_waits_is_bounded_for_all_partitions_together(
         for offset in range(3):
             read_back.on_ack(partition, offset, "load1-a")
     assert read_back.unchecked == 5
+
+
+@pytest.mark.parametrize(
+    ("partitions", "again"),
+    [
+        ({"0": (10, 10), "1": (10, 12)}, 2),
+        ({"-1": (30, 0), "0": (30, 35)}, 5),
+        ({"0": (20, 15)}, -5),
+        ({}, 0),
+    ],
+    ids=["sent twice", "waited for metadata", "waits to be sent", "no partition"],
+)
+def test_records_sent_again_are_those_transmitted_beyond_their_first_time(
+    partitions: dict[str, tuple[int, int]], again: int
+) -> None:
+    counted = {
+        number: {"msgs": msgs, "txmsgs": sent} for number, (msgs, sent) in partitions.items()
+    }
+    assert records_sent_again({"topics": {"orders": {"partitions": counted}}}) == again

@@ -221,6 +221,36 @@ def test_two_refused_probes_and_a_response_do_not_prove_death() -> None:
     assert dead(world) == []
 
 
+def test_a_dying_process_that_gave_no_answer_is_dead_once_its_listener_refuses() -> None:
+    world = with_active_controller(state(leader=1), nodes=(0,))
+    _, session_id = world.sessions.pop(1)
+    world.probes[1] = ProbeVerdict.REFUSED
+    world.deliver(0, SessionBroken(session_id=session_id, broker_id=BrokerId(1)))
+    world.advance(31)
+    world.probes[1] = ProbeVerdict.NO_ANSWER
+    world.advance(30)
+    world.probes[1] = ProbeVerdict.REFUSED
+    world.advance(60)
+    assert dead(world) == []
+    world.advance(30)
+    assert dead(world) == [1]
+    assert world.state().leader == 0
+
+
+def test_probes_of_a_broker_without_an_answer_end_with_its_answer() -> None:
+    world = with_active_controller(state(), nodes=(0,))
+    _, session_id = world.sessions.pop(1)
+    world.probes[1] = ProbeVerdict.NO_ANSWER
+    world.deliver(0, SessionBroken(session_id=session_id, broker_id=BrokerId(1)))
+    world.advance(100)
+    world.probes[1] = ProbeVerdict.ANSWERED
+    world.advance(31)
+    sent = len(world.nodes[0].sent(ProbeBroker))
+    world.advance(1_000)
+    assert len(world.nodes[0].sent(ProbeBroker)) == sent
+    assert dead(world) == []
+
+
 def test_silent_broker_with_an_open_session_is_dead_after_timeout_and_probe() -> None:
     world = with_active_controller(state(leader=1), nodes=(0,))
     session_id = world.sessions[1][1]

@@ -6,8 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from strandline.controller.effects import ReadClusterRecord, SendStopReplica, WriteClusterRecord
+from strandline.controller.effects import (
+    ReadClusterRecord,
+    ReadTopics,
+    SendStopReplica,
+    WriteClusterRecord,
+)
 from strandline.controller.notices import StrayFound
+from strandline.controller.store_events import WatchLost
 from strandline.model import DeletedTopic, TopicId
 from tests.support.world.network import Mode
 from tests.support.world.timings import demo_timing
@@ -121,10 +127,44 @@ def test_many_reports_of_strays_make_one_write_each_period() -> None:
     assert len(world.nodes[0].sent(WriteClusterRecord)) == before + 1
 
 
-def test_topics_that_the_controller_comes_to_know_raise_the_revision_once() -> None:
+def test_topics_that_the_controller_comes_to_know_while_one_is_committed_share_the_next_write() -> (
+    None
+):
     world = running()
-    for number in range(3):
+    for number in range(5):
         world.put_topic(topic(min_isr=1, topic_id=TopicId(f"uid-{number}")))
     world.advance(1_000)
-    assert world.store.cluster.topic_revision == 1
+    assert world.store.cluster.topic_revision == 2
+    assert len(world.nodes[0].sent(ReadTopics)) <= 2
     assert TOPIC in world.store.topics
+
+
+@pytest.mark.parametrize("mode", [Mode.LOSE, Mode.LOSE_RESPONSE, Mode.DELAY, Mode.DELAY_RESPONSE])
+def test_a_topic_of_a_former_store_is_a_stray_although_its_revision_rose(mode: Mode) -> None:
+    world = running()
+    backup = world.store.back_up()
+    world.hold(WriteClusterRecord, mode)
+    world.put_topic(topic(min_isr=1, topic_id=STRAY))
+    world.settle()
+    world.store = world.store.restored(backup)
+    while world.held:
+        world.release()
+    world.advance(3_000)
+    world.deliver(0, WatchLost())
+    world.hello(0, 0, hosted=(replica(tp()), replica(tp(0, STRAY))))
+    world.advance(12_000)
+    assert world.nodes[0].sent(SendStopReplica) == []
+    assert deleted_names(world) == []
+
+
+def test_no_revision_rises_in_a_broker_cluster_that_is_being_deleted() -> None:
+    world = running()
+    assert world.store.record is not None
+    world.store.record = replace(world.store.record, resource_version=world.store.next_version())
+    world.store.cluster = replace(world.store.cluster, is_deleting=True)
+    world.put_topic(topic(min_isr=1, topic_id=STRAY))
+    world.advance(3_000)
+    written = len(world.nodes[0].sent(WriteClusterRecord))
+    world.put_topic(topic(min_isr=1, topic_id=TopicId("uid-later")))
+    world.advance(3_000)
+    assert len(world.nodes[0].sent(WriteClusterRecord)) == written <= 2

@@ -35,6 +35,10 @@ def elected(cluster: ClusterRecord | None = CLUSTER, *topics: TopicId) -> Topics
     return made
 
 
+def asks(topics: Topics) -> bool:
+    return topics.next_wakeup_ms is not None
+
+
 def listed(
     topics: Topics,
     *ids: TopicId,
@@ -109,15 +113,52 @@ def test_nothing_is_deleted_without_the_record_of_this_controller(
     assert topics.record_lost is resigns
 
 
-def test_a_topic_that_a_watch_showed_counts_once_its_revision_is_stored() -> None:
-    topics = elected()
+def test_a_topic_that_a_watch_showed_counts_once_a_list_shows_it_beside_its_revision() -> None:
+    topics, raised = elected(), replace(CLUSTER, topic_revision=8)
     topics.keep(topic(topic_id=TOPIC))
     topics.note_observed(TOPIC)
-    assert listed(topics, TOPIC).uncommitted == (TOPIC,)
-    assert listed(topics) == TopicVerdicts()
+    assert topics.uncommitted == {TOPIC}
+    topics.note_raised([TOPIC], revision=8)
+    assert topics.uncommitted == set()
+    listed(topics, TOPIC, cluster=raised)
+    assert listed(topics, cluster=raised).gone == (GONE,)
+
+
+def test_a_topic_that_lists_lack_since_its_revision_rose_is_a_stray() -> None:
+    topics, raised = elected(), replace(CLUSTER, topic_revision=8)
+    topics.note_observed(TOPIC)
+    topics.note_raised([TOPIC], revision=8)
+    for _ in range(2):
+        assert listed(topics, cluster=raised) == TopicVerdicts()
+    listed(topics, TOPIC, cluster=raised)
+    assert topics.uncommitted == {TOPIC}
+
+
+def test_a_list_beside_an_earlier_revision_commits_nothing() -> None:
+    topics = elected()
+    topics.suspect([OTHER])
+    (read,) = topics.tick(10_000)
     topics.keep(topic(topic_id=TOPIC))
-    topics.commit([TOPIC], revision=8)
-    assert listed(topics, cluster=replace(CLUSTER, topic_revision=8)).gone == (GONE,)
+    topics.note_raised([TOPIC], revision=8)
+    found = (topic(topic_id=TOPIC),)
+    response = TopicsRead(
+        request_id=read.request_id,
+        outcome=StoreOutcome.OK,
+        cluster=CLUSTER,
+        topic_ids=frozenset({TOPIC}),
+        topics=found,
+    )
+    topics.on_topics_read(response, 10_000)
+    assert asks(topics)
+    assert listed(topics, cluster=replace(CLUSTER, topic_revision=8)) == TopicVerdicts()
+
+
+def test_a_topic_that_only_a_list_showed_is_to_be_committed() -> None:
+    topics = elected()
+    listed(topics, TOPIC)
+    assert topics.uncommitted == {TOPIC}
+    listed(topics, cluster=None)
+    assert topics.uncommitted == set()
 
 
 @pytest.mark.parametrize(
@@ -135,7 +176,7 @@ def test_a_list_that_was_out_while_topics_were_committed_is_judged_by_the_record
     topics.suspect([TOPIC])
     (read,) = topics.tick(10_000)
     topics.keep(topic(topic_id=OTHER))
-    topics.commit([OTHER], revision=8)
+    topics.note_raised([OTHER], revision=8)
     response = TopicsRead(
         request_id=read.request_id,
         outcome=StoreOutcome.OK,
@@ -157,10 +198,6 @@ def test_a_recorded_topic_that_is_listed_again_has_returned() -> None:
     verdicts = listed(topics, TOPIC, cluster=RECORDED)
     assert (verdicts.returned, verdicts.deleted) == ((TOPIC,), ())
     assert not topics.is_confirmed(TOPIC)
-
-
-def asks(topics: Topics) -> bool:
-    return topics.next_wakeup_ms is not None
 
 
 def test_a_stray_is_asked_about_once_and_a_recorded_topic_each_time_it_is_on_disk() -> None:

@@ -203,6 +203,7 @@ def test_definitions_deleted_and_applied_again_lose_nothing(attended: AttendedGr
     attended.wait_for(lambda: "waiting" in attended.operator.messages(), "the operator says it")
     objects.install_crds(plane)
     plane.apply(objects.cluster(attended.namespace))
+    attended.replace_pods()
     check_logs_stay(attended, "orders", topic_id, sent)
     adopt(attended, "orders", topic_id, sent)
 

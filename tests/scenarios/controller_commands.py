@@ -327,10 +327,7 @@ def restore(story: Story) -> None:
     """Restore the backup: whatever was written since is gone, and every watch is lost."""
     if story.backup is None:
         raise ScenarioError("there is no backup")
-    restored = story.backup.back_up()
-    # The new API server gives no version twice.
-    restored.version = story.world.store.version
-    story.world.store = restored
+    story.world.store = story.world.store.restored(story.backup)
     for node in story.world.nodes.values():
         if node.watching:
             node.inbox.append(WatchLost())

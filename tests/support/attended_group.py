@@ -64,6 +64,25 @@ class AttendedGroup:
         for broker in started:
             self.group.wait_ready(broker)
 
+    def replace_pods(self) -> None:
+        """Give all brokers new processes, as a StatefulSet that went with its owner gets new pods.
+
+        The ServiceAccount went, too, and tokens of the former one are void.
+        """
+        cluster, account = objects.CLUSTER, f"{objects.CLUSTER}-broker"
+        uid = self.group.get("brokerclusters", cluster)["metadata"]["uid"]
+
+        def is_owned() -> bool:
+            metadata = self.group.get("serviceaccount", account)["metadata"]
+            assert [each["uid"] for each in metadata["ownerReferences"]] == [uid]
+            return "deletionTimestamp" not in metadata
+
+        self.wait_for(is_owned, f"ServiceAccount {account} of the new BrokerCluster")
+        self.plane.service_account_kubeconfig(self.namespace, account)
+        for broker in self.group.brokers:
+            broker.kill()
+        self.group.start()
+
     def stop(self) -> None:
         """End everything."""
         self.operator.kill()

@@ -107,7 +107,7 @@ class ControllerConfig:
     """Refused connections in a row that prove a broker dead."""
 
     probe_interval_ms: int = integer("controller.probe.interval.ms", 30, (1, 10_000))
-    """Pause between refused probes: a restarted process may need a moment to listen."""
+    """Pause between failed probes: a process may need a moment to listen, or to end."""
 
     probe_timeout_ms: int = integer("controller.probe.timeout.ms", 500, (10, 60_000))
     """Deadline of one probe. A stopped process accepts connections but answers nothing."""

@@ -27,9 +27,8 @@ class ClusterStatus:
         self._record: ClusterRecord | None = None
         self._gone: dict[TopicId, DeletedTopic] = {}
         self._returned: set[TopicId] = set()
-        self._uncommitted: set[TopicId] = set()
         self._committing: frozenset[TopicId] = frozenset()
-        """What the write that is out commits."""
+        """The topics for which the write that is out raises the revision."""
         self._strays: list[StrayTopic] = []
         self._strays_due_ms: int | None = None
         self._request_id: int | None = None
@@ -47,7 +46,7 @@ class ClusterStatus:
         """When the next call may begin."""
         if self._request_id is not None:
             return None
-        if self._gone or self._returned or self._uncommitted:
+        if self._gone or self._returned or self._context.topics.uncommitted:
             return self._not_before_ms
         if self._strays_due_ms is None:
             return None
@@ -68,7 +67,6 @@ class ClusterStatus:
         """Write soon what a list of all topics showed."""
         self._gone.update((each.topic_id, each) for each in verdicts.gone)
         self._returned.update(verdicts.returned)
-        self._uncommitted.update(verdicts.uncommitted)
 
     def tick(self, now_ms: int) -> list[ControllerEffect]:
         """Begin the call that is due: read the BrokerCluster, or write what must change."""
@@ -84,7 +82,7 @@ class ClusterStatus:
             self._settle(self._record, frozenset())
             return effects
         self._request_id = self._context.new_request_id()
-        self._committing = frozenset(self._uncommitted)
+        self._committing = frozenset(self._context.topics.uncommitted)
         return [*effects, WriteClusterRecord(request_id=self._request_id, record=wanted)]
 
     def _look_for_strays(self, record: ClusterRecord, now_ms: int) -> list[ControllerEffect]:
@@ -119,7 +117,7 @@ class ClusterStatus:
         )
         return replace(
             record,
-            topic_revision=record.topic_revision + (1 if self._uncommitted else 0),
+            topic_revision=record.topic_revision + (1 if self._context.topics.uncommitted else 0),
             deleted_topics=tuple(deleted),
             strays=tuple(strays),
             strays_total=len(self._strays),
@@ -147,8 +145,7 @@ class ClusterStatus:
     def _settle(self, record: ClusterRecord, committing: frozenset[TopicId]) -> None:
         """Take what is stored: lists must lack the recorded topics once more."""
         topics = self._context.topics
-        topics.commit(committing, revision=record.topic_revision)
-        self._uncommitted -= committing
+        topics.note_raised(committing, revision=record.topic_revision)
         recorded = {each.topic_id for each in record.deleted_topics}
         self._returned &= recorded
         topics.suspect(recorded & self._gone.keys())

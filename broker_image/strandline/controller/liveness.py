@@ -1,10 +1,10 @@
 """Probes and timeouts: when a broker stops counting as live.
 
 `Liveness` judges the brokers that count as live; it returns probes to send and brokers found dead.
-A stopped process still accepts TCP, so silence proves nothing before the session timeout; a
-response then restarts that timeout. A probe of a broker without a session introduces this
-controller; a broker that responds and opens no session for a whole timeout loses its leaderships
-(ADR 0028). `Brokers` keeps the verdicts.
+A stopped process still accepts TCP, so silence proves nothing before the session timeout: another
+probe follows, and a response after that timeout restarts it. A probe of a broker without a session
+introduces this controller; a broker that responds and opens no session for a whole timeout loses
+its leaderships (ADR 0028). `Brokers` keeps the verdicts.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Liveness:
         for entry in self._brokers.entries.values():
             if isinstance(entry, Live):
                 if entry.suspicion is None:
-                    due.append(entry.heard_ms + self._timing.session_timeout_ms)
+                    due.append(self._timeout_ms(entry))
                 elif isinstance(entry.suspicion, ProbeDue):
                     due.append(entry.suspicion.due_ms)
         return min(due, default=None)
@@ -78,11 +78,13 @@ class Liveness:
         answered = event.verdict is ProbeVerdict.ANSWERED
         if is_proved or (silent and not answered):
             return self._declare_dead(entry, event.verdict, now_ms - probe.suspected_ms)
-        if event.verdict is ProbeVerdict.REFUSED:
+        if not answered:
+            # A dying process resets connections before its listener refuses them.
+            refused = event.verdict is ProbeVerdict.REFUSED
             again = ProbeDue(
                 suspected_ms=probe.suspected_ms,
-                due_ms=now_ms + self._timing.probe_interval_ms,
-                refusals=probe.refusals + 1,
+                due_ms=min(now_ms + self._timing.probe_interval_ms, self._timeout_ms(entry)),
+                refusals=probe.refusals + 1 if refused else 0,
             )
             self._brokers.suspect(entry, again)
         elif silent and isinstance(entry, Awaited):
@@ -115,7 +117,10 @@ class Liveness:
         )
 
     def _is_silent(self, entry: Live, now_ms: int) -> bool:
-        return now_ms - entry.heard_ms >= self._timing.session_timeout_ms
+        return now_ms >= self._timeout_ms(entry)
+
+    def _timeout_ms(self, entry: Live) -> int:
+        return entry.heard_ms + self._timing.session_timeout_ms
 
     def _probe(self, entry: Live, due: ProbeDue) -> ProbeBroker:
         request_id = self._new_request_id()

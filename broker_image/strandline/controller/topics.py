@@ -5,8 +5,9 @@ says: the controller writes a topic into `status.deletedTopics` that it had comm
 quorum list shows no more. A further quorum list must lack the topic, too. The logs of any other
 topic id are strays, and stay (ADR 0037).
 
-A topic counts as committed if it was listed when this controller was recorded, or before the
-recorded topic revision rose: a store that went back to before the topic shows an older record.
+A topic counts as committed if it was listed when this controller was recorded; or if it was known,
+then the recorded topic revision rose, and then a list showed it beside that revision. A store that
+went back to before the topic lacks it in that list, or has an older record.
 """
 
 from __future__ import annotations
@@ -27,14 +28,12 @@ class TopicVerdicts:
 
     deleted: the BrokerCluster has recorded these, their logs may go. gone: committed by this
     controller, to be recorded. returned: recorded or confirmed before, and there again.
-    uncommitted: listed, and to be committed. current: those of the list that are as new as what
-    is known.
+    current: those of the list that are as new as what is known.
     """
 
     deleted: tuple[TopicId, ...] = ()
     gone: tuple[DeletedTopic, ...] = ()
     returned: tuple[TopicId, ...] = ()
-    uncommitted: tuple[TopicId, ...] = ()
     current: tuple[StoredTopic, ...] = ()
 
 
@@ -48,6 +47,8 @@ class Topics:
         """The topics that have an effective configuration, as last read."""
         self.missing: set[TopicId] = set()
         """Topic ids of logs that a quorum list lacked: strays, or topics that were deleted."""
+        self.uncommitted: set[TopicId] = set()
+        """Topics for which the topic revision must rise."""
         self.record_lost = False
         """The BrokerCluster has not the record of this controller any more: time to resign."""
         self._epoch = epoch
@@ -55,6 +56,9 @@ class Topics:
         self._new_request_id = new_request_id
         self._uid: str | None = None
         self._revision = 0
+        self._may_delete = False
+        self._raised_for: dict[TopicId, int] = {}
+        """By topic the revision that rose since it was known; a list must show it once more."""
         self._committed: dict[TopicId, str] = {}
         self._recorded: frozenset[TopicId] = frozenset()
         self._suspected: set[TopicId] = set()
@@ -82,14 +86,19 @@ class Topics:
             self._uid, self._revision = cluster.uid, cluster.topic_revision
         self.note_cluster(cluster)
         self.known = {topic.topic_id: topic for topic in topics}
-        self.commit(self.known, revision=self._revision)
+        if self._uid is not None:
+            self._committed = {each: topic.topic_name for each, topic in self.known.items()}
 
-    def commit(self, topic_ids: Iterable[TopicId], *, revision: int) -> None:
-        """Count topics as committed: the BrokerCluster has this revision since they were listed."""
+    def note_raised(self, topic_ids: Iterable[TopicId], *, revision: int) -> None:
+        """Note that the BrokerCluster has this revision since the topics were known.
+
+        They count as committed once a list shows them beside it.
+        """
         self._revision = max(self._revision, revision)
         for topic_id in topic_ids:
-            if topic_id in self.known and self._uid is not None:
-                self._committed[topic_id] = self.known[topic_id].topic_name
+            self.uncommitted.discard(topic_id)
+            self._raised_for[topic_id] = revision
+            self.suspect([topic_id])
 
     def keep(self, topic: StoredTopic) -> StoredTopic | None:
         """Take note of a topic. Returns the former version."""
@@ -99,10 +108,12 @@ class Topics:
         return former
 
     def note_observed(self, topic_id: TopicId) -> None:
-        """Note that a watch showed a topic; ask for a list if it must be committed or came back."""
+        """Note that a watch showed a topic: commit it, or ask for a list if it came back."""
         self._observed_since_asked.add(topic_id)
-        if topic_id not in self._committed or topic_id in self._recorded:
+        if topic_id in self._recorded or topic_id in self._confirmed:
             self.suspect([topic_id])
+        else:
+            self._commit_soon([topic_id])
 
     def suspect_unknown(self, on_disk: Iterable[TopicId], trashed: Iterable[TopicId] = ()) -> None:
         """Ask for proof about topics that are not known, unless a list lacked them already."""
@@ -155,14 +166,32 @@ class Topics:
         gone = [each for each in missing if each in self._committed and each not in deleted]
         for topic_id in deleted:
             self._confirm(topic_id)
-        listed = {topic.topic_id for topic in event.topics}
+        self._commit(event)
         return TopicVerdicts(
             deleted=tuple(deleted),
             gone=tuple(DeletedTopic(topic_id=e, topic_name=self._committed[e]) for e in gone),
             returned=tuple(sorted(returned)),
-            uncommitted=tuple(sorted(listed.difference(self._committed))),
             current=current,
         )
+
+    def _commit(self, event: TopicsRead) -> None:
+        """Commit what a list shows beside the revision that rose for it, and the rest soon."""
+        revision = 0 if event.cluster is None else event.cluster.topic_revision
+        for topic_id in self._raised_for.keys() - event.topic_ids:
+            del self._raised_for[topic_id]
+        for topic in event.topics:
+            if self._raised_for.get(topic.topic_id, revision + 1) <= revision:
+                del self._raised_for[topic.topic_id]
+                self._committed[topic.topic_id] = topic.topic_name
+        self._commit_soon(topic.topic_id for topic in event.topics)
+
+    def _commit_soon(self, topic_ids: Iterable[TopicId]) -> None:
+        if self._may_delete:
+            self.uncommitted.update(
+                topic_id
+                for topic_id in topic_ids
+                if topic_id not in self._committed and topic_id not in self._raised_for
+            )
 
     def _confirm(self, topic_id: TopicId) -> None:
         self._committed.pop(topic_id, None)
@@ -176,10 +205,17 @@ class Topics:
         It does not if it is gone or being deleted, or if it has another record than ours: one of
         another controller, or of an earlier revision than was stored before it was read.
         """
+        self._recorded = frozenset(
+            each.topic_id for each in ([] if cluster is None else cluster.deleted_topics)
+        )
+        self._may_delete = self._lets_delete(cluster, revision)
+        if not self._may_delete:
+            self.uncommitted.clear()
+        return self._may_delete
+
+    def _lets_delete(self, cluster: ClusterRecord | None, revision: int | None) -> bool:
         if cluster is None:
-            self._recorded = frozenset()
             return False
-        self._recorded = frozenset(each.topic_id for each in cluster.deleted_topics)
         is_ours = (cluster.uid, cluster.controller_epoch) == (self._uid, self._epoch)
         least_revision = self._revision if revision is None else revision
         if not is_ours or cluster.topic_revision < least_revision:

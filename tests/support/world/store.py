@@ -98,6 +98,12 @@ class FakeStore:
         copied.topics, copied.history = dict(self.topics), {}
         return copied
 
+    def restored(self, backup: FakeStore) -> FakeStore:
+        """Return what a backup has; the new API server gives no version twice."""
+        restored = backup.back_up()
+        restored.version = self.version
+        return restored
+
     def put_lease(self, lease: LeaseRecord) -> LeaseRecord | None:
         if self.lease is None or self.lease.resource_version != lease.resource_version:
             return None
