@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from strandline_operator import operator_lease
 from tests.support import strandline_objects as objects
 from tests.support.attended_group import PARTITIONS, AttendedGroup
 from tests.support.broker_process import BrokerProgram
@@ -65,6 +66,11 @@ def controller_epoch(attended: AttendedGroup) -> int:
 def broker_epochs(attended: AttendedGroup) -> list[int]:
     found = (attended.group.get("broker", f"{objects.CLUSTER}-{n}") for n in range(3))
     return [int(each["status"]["brokerEpoch"]) for each in found]
+
+
+def lease_version(attended: AttendedGroup) -> str:
+    """Return the version of the operator's Lease, by which it sees that a store went back."""
+    return str(attended.group.get("lease", operator_lease.NAME)["metadata"]["resourceVersion"])
 
 
 def restart_operator(attended: AttendedGroup) -> None:
@@ -178,8 +184,10 @@ def test_logs_of_a_topic_that_the_restored_store_never_had_stay(attended: Attend
     attended.create_topic("older")
     kept = written(attended, "older")
     attended.plane.backup()
+    lease = lease_version(attended)
     topic_id = attended.create_topic("younger")
     sent = written(attended, "younger")
+    attended.wait_for(lambda: lease_version(attended) != lease, "the operator's renewal")
     attended.plane.restore()
     restart_operator(attended)
     check_logs_stay(attended, "younger", topic_id, sent)

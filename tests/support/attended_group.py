@@ -14,6 +14,8 @@ from tests.support.control_plane import ControlPlane
 from tests.support.eventually import eventually
 
 PARTITIONS = 3
+COLLECTED_LIMIT_MS = 90_000
+"""The garbage collector looks for new definitions each 30 s."""
 BROKERS = 3
 """As many as `strandline_objects.cluster` has."""
 
@@ -77,7 +79,8 @@ class AttendedGroup:
             assert [each["uid"] for each in metadata["ownerReferences"]] == [uid]
             return "deletionTimestamp" not in metadata
 
-        self.wait_for(is_owned, f"ServiceAccount {account} of the new BrokerCluster")
+        what = f"ServiceAccount {account} of the new BrokerCluster"
+        self.wait_for(is_owned, what, COLLECTED_LIMIT_MS)
         self.plane.service_account_kubeconfig(self.namespace, account)
         for broker in self.group.brokers:
             broker.kill()
