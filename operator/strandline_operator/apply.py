@@ -101,8 +101,14 @@ class Applier:
                 assert_never(action)
 
     async def _apply(self, body: Object, *, subresource: str = "") -> Object:
-        resource = kinds.KIND_OF[body["kind"]].resource
-        return await self._api.apply(resource, self._namespace, body, subresource=subresource)
+        kind = kinds.KIND_OF[body["kind"]]
+        applied = await self._api.apply(
+            kind.resource, self._namespace, body, subresource=subresource
+        )
+        if kind is kinds.PARTITION:
+            # The next plan counts what each broker has: it must not miss a move.
+            self._cache.put_written(kind, applied)
+        return applied
 
     async def _remove_config_maps(self, action: RemoveConfigMaps) -> None:
         """Delete what no pod, no revision of the StatefulSet and not itself names, as read now."""

@@ -75,6 +75,8 @@ class Cache:
         }
         self._versions: dict[str, dict[str, str]] = {kind: {} for kind in self._by_kind}
         self._uids: dict[tuple[str, str], str] = {}
+        self._written: dict[tuple[str, str], str] = {}
+        """Versions that own writes gave, of which watches have shown none as late yet."""
         self._gone: dict[str, set[str]] = {}
         self._evicted: dict[str, str] = {}
 
@@ -92,7 +94,13 @@ class Cache:
         self._by_kind[kind.kind][name] = self._newer(kind, value)
         self._versions[kind.kind][name] = _version(value)
         self._uids[kind.kind, name] = value["metadata"]["uid"]
+        self._written.pop((kind.kind, name), None)
         self._gone.get(kind.kind, set()).discard(name)
+
+    def put_written(self, kind: Kind, value: Object) -> None:
+        """Remember what an own write made; watches may show earlier states after the next plan."""
+        self.put(kind, value)
+        self._written[kind.kind, name_of(value)] = _version(value)
 
     def put_new(self, kind: Kind, value: Object) -> None:
         """Remember an object that the operator just created, unless a watch was faster."""
@@ -109,15 +117,17 @@ class Cache:
             self.remove(kind, name_of(value))
 
     def _is_past(self, kind: Kind, value: Object) -> bool:
-        name = name_of(value)
-        is_other = self._uids.get((kind.kind, name)) != value["metadata"]["uid"]
-        return is_other and is_before(_version(value), self._versions[kind.kind].get(name, ""))
+        name, version = name_of(value), _version(value)
+        if self._uids.get((kind.kind, name)) == value["metadata"]["uid"]:
+            return is_before(version, self._written.get((kind.kind, name), ""))
+        return is_before(version, self._versions[kind.kind].get(name, ""))
 
     def remove(self, kind: Kind, name: str) -> None:
         """Forget an object that is gone."""
         self._by_kind[kind.kind].pop(name, None)
         self._versions[kind.kind].pop(name, None)
         self._uids.pop((kind.kind, name), None)
+        self._written.pop((kind.kind, name), None)
         if kind.kind in self._gone:
             self._gone[kind.kind].add(name)
 
@@ -331,7 +341,7 @@ class Cache:
             partitions=partitions,
             leftovers=tuple(leftovers),
             copies=() if waits else tuple(sorted(found.stored.name for found in elsewhere)),
-            logs=_logs_of(found_cluster, topic.topic_id) if found_cluster is not None else {},
+            logs=found_cluster.logs_of(topic.topic_id) if found_cluster is not None else {},
             led_partitions=tuple(
                 sorted(
                     found.stored.name
@@ -459,17 +469,6 @@ def _read_status(value: Object) -> FoundStatus:
         },
         written=status,
     )
-
-
-def _logs_of(cluster: FoundStatus, topic_id: TopicId) -> dict[int, tuple[BrokerId, ...]]:
-    """Return the brokers that have logs of a topic id that no topic has, by partition."""
-    for stray in cluster.written.get("strays") or []:
-        if stray["topicId"] == topic_id:
-            return {
-                int(each["partition"]): tuple(map(BrokerId, each["brokers"]))
-                for each in stray["replicas"]
-            }
-    return {}
 
 
 def _status(value: Object) -> dict[str, Any]:

@@ -160,6 +160,16 @@ class FoundStatus:
         """Tell whether the status holds everything of a desired status, in whatever order."""
         return _is_part_of(_in_order(desired), _in_order(self.written))
 
+    def logs_of(self, topic_id: TopicId) -> dict[int, tuple[BrokerId, ...]]:
+        """Return the brokers that have logs of a topic id that no topic has, by partition."""
+        for stray in self.written.get("strays") or []:
+            if stray["topicId"] == topic_id:
+                return {
+                    int(each["partition"]): tuple(map(BrokerId, each["brokers"]))
+                    for each in stray["replicas"]
+                }
+        return {}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionSample:

@@ -9,9 +9,11 @@ from functools import partial
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient
 
 from strandline.dump_log.log_reader import read_log
-from tests.support.broker_group import BrokerGroup
+from tests.support.broker_group import FORMED_LIMIT_MS, BrokerGroup
+from tests.support.eventually import eventually
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
@@ -20,6 +22,7 @@ SECONDS, FROZEN_AT, THAWED_AT = 12.0, 1.0, 8.5
 """Two of three brokers are frozen for longer than an impatient client waits."""
 IMPATIENT_MS, PATIENT_MS = 6_000, 120_000
 FLUSH_SECONDS = 60
+METADATA_SECONDS = 10
 
 
 @dataclass(slots=True)
@@ -32,8 +35,21 @@ class Outcomes:
         self.ended["" if error is None else error.name()] += 1
 
 
+def wait_known(group: BrokerGroup, topic: str) -> None:
+    """Wait until each broker tells clients of all partitions; the store has them before."""
+
+    def is_known(address: str) -> bool:
+        client = AdminClient({"bootstrap.servers": address})
+        found = client.list_topics(topic, timeout=METADATA_SECONDS).topics[topic]
+        return len(found.partitions) == PARTITIONS
+
+    for address in group.bootstrap().split(","):
+        eventually(partial(is_known, address), FORMED_LIMIT_MS, f"{topic} at {address}")
+
+
 def write_beside_frozen_brokers(group: BrokerGroup, topic: str, patience_ms: int) -> Outcomes:
     """Write to both partitions; one is led by a broker that is frozen for a while."""
+    wait_known(group, topic)
     producer = Producer(
         {
             "bootstrap.servers": group.bootstrap(),

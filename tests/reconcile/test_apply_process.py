@@ -15,10 +15,16 @@ from strandline.config.kubernetes import KubernetesConfig
 from strandline.errors import StoreConflict
 from strandline.kube.api import ApiClient
 from strandline.kube.objects import CLUSTER_LABEL
-from strandline_operator import kinds
-from strandline_operator.actions import Action, EvictPod, InitialisePartitions, RecreatePartitions
+from strandline_operator import kinds, resources
+from strandline_operator.actions import (
+    Action,
+    EvictPod,
+    InitialisePartitions,
+    MovePartition,
+    RecreatePartitions,
+)
 from strandline_operator.apply import Applier, PartitionNotCreated
-from strandline_operator.observe import Cache
+from strandline_operator.observe import Cache, read_partition
 from strandline_operator.observed import ObjectRef
 from strandline_operator.operator_config import FIELD_MANAGER, OperatorConfig
 from strandline_operator.plan_topics import plan_topic
@@ -108,6 +114,23 @@ def test_a_number_decided_on_an_old_view_creates_nothing(harness: ApplierHarness
     harness.run(scenario)
     assert harness.partitions() == []
     assert harness.initialised() is None
+
+
+def test_a_move_is_seen_by_the_next_plan_before_a_watch_shows_it(harness: ApplierHarness) -> None:
+    async def scenario(applier: Applier, action: InitialisePartitions) -> None:
+        await applier.apply(action)
+        stored = harness.plane.get("partition", "orders-0", "-n", harness.namespace)
+        before = read_partition(stored).stored
+        wanted = before.assigned[::-1]
+        body = resources.moved_partition(before, wanted)
+        await applier.apply(MovePartition(body=body, former=before.assigned))
+        harness.cache.put(kinds.PARTITION, stored)
+        found = harness.cache.cluster(objects.CLUSTER)
+        assert found is not None
+        assigned = {each.name: each.assigned for each in found[1].partitions}
+        assert assigned["orders-0"] == wanted
+
+    harness.run(scenario)
 
 
 def test_no_pod_is_evicted_while_replicas_are_behind_that_an_old_view_has_in_sync(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.errors import ObjectMalformed
+from strandline.kube.api import Object
 from strandline.kube.objects import CLUSTER_LABEL
 from strandline.model import BrokerEpoch, BrokerId
 from strandline_operator import kinds
@@ -154,6 +155,25 @@ def test_an_object_of_a_restored_store_is_remembered_with_its_lower_version() ->
     assert [each.partitions for each in world.cache.topics()] == [5]
     world.cache.went(kinds.TOPIC, restored)
     assert world.cache.topics() == []
+
+
+def test_a_late_event_does_not_take_back_what_the_operator_has_written() -> None:
+    cache = World(topic()).cache
+
+    def at(version: str, partitions: int) -> Object:
+        found = topic(partitions=partitions)
+        found["metadata"]["resourceVersion"] = version
+        return found
+
+    def shown(value: Object) -> int:
+        cache.put(kinds.TOPIC, value)
+        (only,) = cache.topics()
+        return only.partitions
+
+    cache.put_written(kinds.TOPIC, at("20", 5))
+    assert shown(at("19", 3)) == 5
+    assert shown(at("20", 5)) == 5
+    assert shown(at("18", 3)) == 3, "a restored store has lower versions"
 
 
 def test_a_list_replaces_everything_of_its_kind() -> None:
