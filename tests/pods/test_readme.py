@@ -66,7 +66,10 @@ def test_a_reader_installs_connects_breaks_looks_and_removes(reader: Reader) -> 
 
 def _has_all(reader: Reader) -> bool:
     shown = reader.types(under(README, "Connect")[-1]).split()
-    return shown == [str(number) for number in range(1, 101)]
+    found = reader.types("kubectl get partitions.strandline.dev orders-0 -o jsonpath='{.status}'")
+    said = f"{len(shown)} lines, the last {shown[-1:]}; orders-0: {found}"
+    assert shown == [str(number) for number in range(1, 101)], said
+    return True
 
 
 def _shows_orders(reader: Reader, line: str) -> bool:
