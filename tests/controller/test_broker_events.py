@@ -188,6 +188,13 @@ def test_hellos_that_wait_are_refused_by_a_resignation() -> None:
     assert closed(world)[0] == (session_id, ErrorCode.NOT_CONTROLLER)
 
 
+def break_session(world: World, verdict: ProbeVerdict) -> None:
+    """End the session of broker 1; probes of it have this verdict from now on."""
+    _, session_id = world.sessions.pop(1)
+    world.probes[1] = verdict
+    world.deliver(0, SessionBroken(session_id=session_id, broker_id=BrokerId(1)))
+
+
 @pytest.mark.parametrize(
     "verdict, dead_after_ms",
     [
@@ -201,9 +208,7 @@ def test_broken_session_is_judged_by_probes(
     verdict: ProbeVerdict, dead_after_ms: int | None
 ) -> None:
     world = with_active_controller(state(), nodes=(0,))
-    _, session_id = world.sessions.pop(1)
-    world.probes[1] = verdict
-    world.deliver(0, SessionBroken(session_id=session_id, broker_id=BrokerId(1)))
+    break_session(world, verdict)
     if dead_after_ms:
         world.advance(dead_after_ms - 1)
         assert dead(world) == []
@@ -223,9 +228,7 @@ def test_two_refused_probes_and_a_response_do_not_prove_death() -> None:
 
 def test_a_dying_process_that_gave_no_answer_is_dead_once_its_listener_refuses() -> None:
     world = with_active_controller(state(leader=1), nodes=(0,))
-    _, session_id = world.sessions.pop(1)
-    world.probes[1] = ProbeVerdict.REFUSED
-    world.deliver(0, SessionBroken(session_id=session_id, broker_id=BrokerId(1)))
+    break_session(world, ProbeVerdict.REFUSED)
     world.advance(31)
     world.probes[1] = ProbeVerdict.NO_ANSWER
     world.advance(30)
@@ -239,9 +242,7 @@ def test_a_dying_process_that_gave_no_answer_is_dead_once_its_listener_refuses()
 
 def test_probes_of_a_broker_without_an_answer_end_with_its_answer() -> None:
     world = with_active_controller(state(), nodes=(0,))
-    _, session_id = world.sessions.pop(1)
-    world.probes[1] = ProbeVerdict.NO_ANSWER
-    world.deliver(0, SessionBroken(session_id=session_id, broker_id=BrokerId(1)))
+    break_session(world, ProbeVerdict.NO_ANSWER)
     world.advance(100)
     world.probes[1] = ProbeVerdict.ANSWERED
     world.advance(31)

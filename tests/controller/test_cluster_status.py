@@ -127,9 +127,7 @@ def test_many_reports_of_strays_make_one_write_each_period() -> None:
     assert len(world.nodes[0].sent(WriteClusterRecord)) == before + 1
 
 
-def test_topics_that_the_controller_comes_to_know_while_one_is_committed_share_the_next_write() -> (
-    None
-):
+def test_topics_that_are_known_while_another_is_committed_share_the_next_write() -> None:
     world = running()
     for number in range(5):
         world.put_topic(topic(min_isr=1, topic_id=TopicId(f"uid-{number}")))

@@ -79,7 +79,7 @@ class Liveness:
         if is_proved or (silent and not answered):
             return self._declare_dead(entry, event.verdict, now_ms - probe.suspected_ms)
         if not answered:
-            # A dying process resets connections before its listener refuses them.
+            # A dying process may break a probe before its listener refuses others.
             refused = event.verdict is ProbeVerdict.REFUSED
             again = ProbeDue(
                 suspected_ms=probe.suspected_ms,
