@@ -131,6 +131,22 @@ def wait_stray(world: World, topic_id: str, *, in_trash: bool) -> None:
     eventually(listed, STRAY_LIMIT_MS, f"stray {topic_id}", retry_on=(KeyError, AssertionError))
 
 
+def test_a_topic_that_is_brought_back_at_once_has_every_record(world: World) -> None:
+    # The garbage collector may still have its Partitions, and no broker need have told of its log.
+    left = Written(world, "left")
+    world.operator.kubectl("delete", "replicatedtopic", "left")
+    eventually(lambda: _brings_back(world, "left"), GARBAGE_LIMIT_MS, "it was deleted")
+    left.is_whole()
+
+
+def _brings_back(world: World, name: str) -> bool:
+    try:
+        undelete(kubernetes_of(world), wanted(name), print)
+    except ConfigError as error:
+        raise AssertionError(str(error)) from error
+    return True
+
+
 def test_a_deleted_topic_comes_back_with_every_record(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -108,8 +108,10 @@ class WithoutSession(Awaited):
 class InSession(Live):
     """In session under the registered broker epoch.
 
-    hosted and trashed are what it said at reported_ms; removed_logs are in the trash alone since
-    before the session began, and no state of their partitions was sent since.
+    hosted and trashed are what it said at reported_ms. removed_logs were in the trash alone when
+    the session began, or were removed by this controller, and no state of their partitions was sent
+    since. stopping has the StopReplica without a response by partition: a report that names such a
+    log may be from before it.
     """
 
     session_id: int
@@ -117,10 +119,18 @@ class InSession(Live):
     hosted: Mapping[TopicPartition, HostedReplica] = field(default_factory=dict)
     trashed: Mapping[TopicPartition, TrashedReplica] = field(default_factory=dict)
     removed_logs: frozenset[TopicPartition] = frozenset()
+    stopping: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def must_restore(self, tp: TopicPartition) -> bool:
-        """Tell whether the broker has a log of a partition in its trash alone."""
-        return tp in self.trashed and tp not in self.hosted
+        """Tell whether the broker has a log of a partition in its trash alone.
+
+        A log that was removed counts as there until a later report of the trash lacks it.
+        """
+        return tp not in self.hosted and self.has_in_trash(tp)
+
+    def has_in_trash(self, tp: TopicPartition) -> bool:
+        """Tell whether the broker has a log of a partition in its trash."""
+        return tp in self.trashed or tp in self.removed_logs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

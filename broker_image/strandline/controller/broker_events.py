@@ -252,6 +252,7 @@ class BrokerEventHandler:
         """Note a higher epoch, or older data, that a broker's response shows."""
         active = self._active
         active.see_epoch(event.controller_epoch)
+        active.brokers.end_stop(event)
         active.applied_configs.on_response(event, now_ms)
         for tp in active.propagator.refused_as_known(event):
             entry = active.table.entry_of(tp)

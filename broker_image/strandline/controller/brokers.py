@@ -29,7 +29,7 @@ from .broker_entry import (
     WithoutSession,
     registration_of,
 )
-from .events import HostedReplica, HostedReported, SessionOpened
+from .events import BrokerResponseReceived, HostedReplica, HostedReported, SessionOpened
 
 
 class HelloVerdict(Enum):
@@ -88,8 +88,8 @@ class Brokers:
         return {each.broker_id: each.hosted[tp] for each in self.sessions() if tp in each.hosted}
 
     def with_trashed(self, tp: TopicPartition) -> frozenset[BrokerId]:
-        """Return the brokers in session that have a log in the trash, and none on disk."""
-        return frozenset(each.broker_id for each in self.sessions() if each.must_restore(tp))
+        """Return the brokers in session that have a log in the trash."""
+        return frozenset(each.broker_id for each in self.sessions() if each.has_in_trash(tp))
 
     def register(self, stored: StoredBroker, now_ms: int) -> bool:
         """Take note of a Broker; ignore an old registration. Returns: whether an epoch began."""
@@ -152,21 +152,40 @@ class Brokers:
 
     def report_hosted(self, session: InSession, report: HostedReported, now_ms: int) -> InSession:
         """Take what a broker has on disk and in its trash. Returns the changed session."""
+        stopping = session.stopping
+        hosted = {each.tp: each for each in report.hosted if each.tp not in stopping}
+        trashed = {replica.tp: replica for replica in report.trashed}
+        removed_logs = session.removed_logs - hosted.keys()
         reported = replace(
             session,
-            hosted={replica.tp: replica for replica in report.hosted},
-            trashed={replica.tp: replica for replica in report.trashed},
+            hosted=hosted,
+            trashed=trashed,
+            removed_logs=removed_logs & (trashed.keys() | stopping.keys()),
             reported_ms=now_ms,
             heard_ms=now_ms,
         )
         self.entries[session.broker_id] = reported
         return reported
 
-    def forget_hosted(self, session: InSession, tps: Iterable[TopicPartition]) -> None:
-        """Forget replicas that a broker is about to delete."""
+    def begin_stop(
+        self, session: InSession, tps: Iterable[TopicPartition], request_id: int
+    ) -> None:
+        """Forget replicas whose logs a broker moves to its trash at this StopReplica."""
         gone = frozenset(tps)
-        hosted = {tp: replica for tp, replica in session.hosted.items() if tp not in gone}
-        self.entries[session.broker_id] = replace(session, hosted=hosted)
+        self.entries[session.broker_id] = replace(
+            session,
+            hosted={tp: replica for tp, replica in session.hosted.items() if tp not in gone},
+            removed_logs=session.removed_logs | gone,
+            stopping={**session.stopping, **dict.fromkeys(gone, request_id)},
+        )
+
+    def end_stop(self, event: BrokerResponseReceived) -> None:
+        """Take what may be the response to a StopReplica: later reports know of it."""
+        session = self.in_session(event.broker_id, event.session_id)
+        if session is not None and event.request_id in session.stopping.values():
+            items = session.stopping.items()
+            stopping = {tp: request for tp, request in items if request != event.request_id}
+            self.entries[session.broker_id] = replace(session, stopping=stopping)
 
     def told(self, session: InSession, tps: Iterable[TopicPartition]) -> None:
         """Note that a broker gets states of these partitions: it makes logs of its own for them."""

@@ -27,10 +27,9 @@ class ElectionInput:
     """What an election depends on, beside the stored partition itself.
 
     hosted: the partition's replicas on the disks of brokers in session. trashed: brokers in session
-    that have none on disk, and a log of it in the trash. announced: the last state
-    that this controller sent to brokers. waited: a new partition has waited long enough for its
-    brokers. state_lost: a broker refused the partition as new. first_seen_ms: when the controller
-    first saw the object.
+    that have a log of it in the trash. announced: the last state that this controller sent to
+    brokers. waited: a new partition has waited long enough for its brokers. state_lost: a broker
+    refused the partition as new. first_seen_ms: when the controller first saw the object.
     """
 
     brokers: Mapping[BrokerId, BrokerEntry]

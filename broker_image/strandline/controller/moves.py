@@ -123,12 +123,13 @@ class Moves:
     def _stop(
         self, session: InSession, stored: StoredPartition, state: PartitionState
     ) -> list[ControllerEffect]:
-        self._context.brokers.forget_hosted(session, [stored.tp])
+        request_id = self._context.new_request_id()
+        self._context.brokers.begin_stop(session, [stored.tp], request_id)
         self._stopped.setdefault(stored.tp, set()).add(session.broker_id)
         return [
             SendStopReplica(
                 session_id=session.session_id,
-                request_id=self._context.new_request_id(),
+                request_id=request_id,
                 broker_id=session.broker_id,
                 broker_epoch=session.broker_epoch,
                 controller_epoch=self._context.epoch,

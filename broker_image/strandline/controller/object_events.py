@@ -254,7 +254,6 @@ class ObjectEventHandler:
             logs |= {tp for tp in session.hosted if tp.topic_id == topic_id}
             logs |= active.moves.stopped_on(session.broker_id, topic_id)
             everything |= logs
-            active.brokers.forget_hosted(session, logs)
             effects.extend(active.propagator.stop_replicas(session, sorted(logs)))
         for tp in sorted(everything):
             active.propagator.forget(tp)

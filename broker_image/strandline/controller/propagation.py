@@ -171,10 +171,12 @@ class Propagator:
         """Make a broker delete the logs of topics whose deletion is confirmed."""
         if not tps:
             return []
+        request_id = self._new_request_id()
+        self._brokers.begin_stop(session, tps, request_id)
         return [
             SendStopReplica(
                 session_id=session.session_id,
-                request_id=self._new_request_id(),
+                request_id=request_id,
                 broker_id=session.broker_id,
                 broker_epoch=session.broker_epoch,
                 controller_epoch=self._epoch,

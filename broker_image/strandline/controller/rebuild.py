@@ -147,8 +147,8 @@ def choose_rebuilt_isr(
     replica cannot lead: if it has most, the partition waits. If all logs are empty, and none is in
     a trash, the partition is new, and all its brokers are in sync.
 
-    Shape:   without names the brokers whose logs a person gave up, trashed those with a log in the
-             trash alone
+    Shape:   without names the brokers whose logs a person gave up, trashed those with a log of
+             it in the trash
     """
     present: dict[IsrEntry, HostedReplica] = {}
     for broker_id in state.replicas:
