@@ -176,8 +176,8 @@ class Invariants:
             self._on_replicas(tp, old, new)
         self._check_candidates(tp)
         self._check_maximal_isr(tp)
-        if old is None and new.leader != NO_LEADER:
-            self._on_begun_anew(tp)
+        if new.leader != NO_LEADER and (old is None or old.reason == STATE_LOST):
+            self._forget_leaders(tp, new.leader_epoch)
         if new.leader != NO_LEADER and (old is None or new.leader_epoch != old.leader_epoch):
             self.elections[tp] += 1
             if old is not None and new.leader in {e.broker_id for e in old.eligible_leaders}:
@@ -185,17 +185,20 @@ class Invariants:
             trusted = (e.broker_id for e in new.candidates if self._disks[e.broker_id].covers(e))
             self._check_acknowledged(tp, trusted, all)
 
-    def _on_begun_anew(self, tp: TopicPartition) -> None:
-        """Forget the leaderships of a lost object that left nothing behind (ADR 0032).
+    def _forget_leaders(self, tp: TopicPartition, first: LeaderEpoch) -> None:
+        """Forget leaderships of a lost object that left nothing behind (ADR 0032, ADR 0049).
 
-        No broker has the partition, so its epochs begin again at zero. That is two leaders of one
-        epoch unless nothing was ever committed, and the former leader's process and log are gone.
+        Their epochs are used again. That is two leaders of one epoch unless nothing was committed,
+        the former leader's process is gone, and either its log, too, or no broker knows the epoch.
         """
-        if self.committed[tp].values:
-            return
-        for key, leader in list(self._leaders.items()):
-            if key[0] == tp and not leader.alive and tp not in self._disks[leader.broker_id].logs:
-                del self._leaders[key]
+        committed = self.committed[tp]
+        known = max((e for (_, of), e in self._accepted_epochs.items() if of == tp), default=-1)
+        for (led, epoch), leader in list(self._leaders.items()):
+            if led == tp and epoch >= first and not leader.alive:
+                is_unknown = epoch > known and epoch not in committed.epochs
+                has_log = tp in self._disks[leader.broker_id].logs
+                if is_unknown or not (committed.values or has_log):
+                    del self._leaders[led, epoch]
 
     def on_status_refused(self, before: StoredPartition, state: PartitionState) -> None:
         """Judge a status write of a current version that the CRD's rules refuse."""

@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from strandline.core.notices import BecameLeader, HighWatermarkAdvanced
+from strandline.core.notices import BecameFollower, BecameLeader, HighWatermarkAdvanced
 from strandline.core.views import PartitionView
 from strandline.model import (
+    NO_LEADER,
+    STATE_LOST,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -169,4 +171,38 @@ def test_a_partition_that_left_nothing_behind_begins_with_epoch_0_again() -> Non
 def test_an_epoch_has_two_leaders_if_anything_of_the_first_is_left(lab: Lab) -> None:
     with pytest.raises(InvariantBroken) as raised:
         begin_anew(lab)
+    assert raised.value.invariant == Invariant.ONE_LEADER_PER_EPOCH
+
+
+def lead_again(lab: Lab) -> None:
+    """Let broker 2 lead in epoch 1 after a fence, as broker 1 did before its disk was wiped."""
+    first = Pictured(incarnation="pod-1.2", alive=False)
+    lab.invariants.on_notice(first, became_leader(LeaderEpoch(1)))
+    lab.lose(1)
+    fence = replace(STATE, leader=NO_LEADER, isr=(), reason=STATE_LOST)
+    elected = replace(
+        STATE,
+        leader=BrokerId(2),
+        isr=(ENTRIES[1],),
+        leader_epoch=LeaderEpoch(1),
+        partition_epoch=PartitionEpoch(1),
+    )
+    lab.invariants.on_status_written(BrokerId(0), replace(lab.before, state=None), fence)
+    lab.invariants.on_status_written(BrokerId(0), replace(lab.before, state=fence), elected)
+    leader = Pictured(broker_id=BrokerId(2), incarnation="pod-2.1")
+    lab.invariants.on_notice(leader, became_leader(LeaderEpoch(1)))
+
+
+def test_an_epoch_that_only_a_wiped_disk_knew_may_be_led_again() -> None:
+    lead_again(Lab())
+
+
+def test_an_epoch_that_another_broker_knows_has_one_leader() -> None:
+    lab = Lab()
+    follows = BecameFollower(
+        tp=TP, topic_name="topic", leader=BrokerId(1), leader_epoch=LeaderEpoch(1)
+    )
+    lab.invariants.on_notice(Pictured(broker_id=BrokerId(3)), follows)
+    with pytest.raises(InvariantBroken) as raised:
+        lead_again(lab)
     assert raised.value.invariant == Invariant.ONE_LEADER_PER_EPOCH
