@@ -16,8 +16,7 @@ LeaderEpoch = NewType("LeaderEpoch", int)
 PartitionEpoch = NewType("PartitionEpoch", int)
 ControllerEpoch = NewType("ControllerEpoch", int)
 TopicId = NewType("TopicId", str)
-"""The uid of the ReplicatedTopic object, or the id that it adopts: a topic created again under its
-name has another id (ADR 0038)."""
+"""The uid of the ReplicatedTopic, or the id that it adopts: one created again has another id."""
 
 NO_LEADER = BrokerId(-1)
 NO_EPOCH = LeaderEpoch(-1)
@@ -96,13 +95,13 @@ def covers(entry: IsrEntry, *, clean_since_epoch: BrokerEpoch, broker_epoch: Bro
 class PartitionState:
     """What the controller committed in `Partition.status`.
 
-    leader is NO_LEADER or the broker_id of one entry of isr; isr is empty only
-    without a leader; partition_epoch rises by one with each committed change and
-    leader_epoch with each change of leader. eligible_leaders (ELR) left the isr while it was
-    going below min_insync_replicas: what is committed since, they have (ADR 0030). It is empty
-    unless isr has fewer members than min_insync_replicas, and shares no broker with isr.
-    While the partition moves (ADR 0057), replicas has those that it had and those that it shall
-    have: it did not have adding_replicas before the move, and shall not keep removing_replicas.
+    leader is NO_LEADER or the broker_id of one entry of isr; isr is empty only without a leader;
+    partition_epoch rises by one with each committed change and leader_epoch with each change of
+    leader. eligible_leaders (ELR) left the isr while it was going below min_insync_replicas: what
+    is committed since, they have (ADR 0030). It is empty unless isr has fewer members than
+    min_insync_replicas, and shares no broker with isr. While the partition moves (ADR 0057),
+    replicas has those that it had and those that it shall have: it did not have adding_replicas
+    before the move, and shall not keep removing_replicas.
     """
 
     replicas: tuple[BrokerId, ...]
@@ -383,14 +382,15 @@ class AppliedConfig:
 class StoredTopic:
     """A ReplicatedTopic as brokers need it: identity and effective configuration.
 
-    min_insync_replicas is the configured value; the controller caps it at the number of replicas.
-    config_digest is that of both; applied is what a controller last told of it (ADR 0060).
+    min_insync_replicas is as configured: the controller caps it at the number of replicas. So is
+    partition_count. applied is what a controller last told of config_digest (ADR 0060).
     """
 
     name: str
     resource_version: str
     topic_id: TopicId
     topic_name: str
+    partition_count: int
     min_insync_replicas: int
     unclean_leader_election: bool
     settings: TopicSettings

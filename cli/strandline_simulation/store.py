@@ -63,6 +63,7 @@ class SimulatedStore:
             resource_version=self._next_version(),
             topic_id=TOPIC,
             topic_name="topic",
+            partition_count=len(plan.assignments),
             min_insync_replicas=plan.min_insync_replicas,
             unclean_leader_election=False,
             settings=TopicSettings(flush_messages=1) if plan.flushes else TopicSettings(),

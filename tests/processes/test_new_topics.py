@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.reconcile.conftest import OperatorProcess
 from tests.support import strandline_objects as objects
@@ -83,6 +84,22 @@ def world(
     finally:
         made.close()
         control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+def test_clients_hear_of_a_new_topic_as_a_whole(world: World) -> None:
+    many, looks = 24, 50
+    seen = {0}
+    admin = AdminClient({"bootstrap.servers": world.group.bootstrap()})
+
+    def look() -> bool:
+        for _ in range(looks):
+            found = admin.list_topics(timeout=10).topics.get("whole")
+            seen.add(0 if found is None else len(found.partitions))
+        return many in seen
+
+    world.group.control_plane.apply(objects.topic(world.group.namespace, "whole", partitions=many))
+    eventually(look, 30_000, "the topic")
+    assert seen == {0, many}
 
 
 @pytest.mark.parametrize("status", [401, 403, 409, 422, 429, 500])

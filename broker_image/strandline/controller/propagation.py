@@ -6,7 +6,8 @@ that follow within `announcement_wait_ms`. Else a broker's death would cost each
 messages for each of its partitions, and the session's broker as many writes of its state file.
 Order of a flush: live brokers, LeaderAndIsr to the replicas, metadata to all brokers (KAFKA-4443: a
 new follower must know the address of its leader). LeaderAndIsr goes out at each partition epoch;
-metadata that differs in the ISR alone is coalesced.
+metadata that differs in the ISR alone is coalesced, and that of a new topic waits for the whole of
+it.
 Invariant: no session receives a lower partition epoch after a higher one.
 """
 
@@ -42,6 +43,7 @@ from .effects import (
 from .elections import is_to_be_rebuilt
 from .events import BrokerResponseReceived
 from .isr_entries import is_candidate
+from .new_partitions import NewPartitions
 
 
 class Propagator:
@@ -58,6 +60,7 @@ class Propagator:
         self._at_once: set[TopicPartition] = set()
         self._removed: set[TopicPartition] = set()
         self._coalesced = CoalescedMetadata(timing=context.timing, now_ms=now_ms)
+        self._new = NewPartitions(wait_ms=context.timing.new_topic_wait_ms)
         self._due_ms: int | None = None
         """When changes that wait for others are sent at the latest, None without any."""
         self._live: tuple[LiveBroker, ...] = ()
@@ -67,7 +70,7 @@ class Propagator:
     @property
     def next_wakeup_ms(self) -> int | None:
         """When changes that wait leave, or when coalesced metadata is checked next."""
-        due = (self._due_ms, self._coalesced.next_wakeup_ms)
+        due = (self._due_ms, self._coalesced.next_wakeup_ms, self._new.next_wakeup_ms)
         return min((ms for ms in due if ms is not None), default=None)
 
     @property
@@ -124,7 +127,12 @@ class Propagator:
         self._changed.add(stored.tp)
         if self._due_ms is None:
             self._due_ms = now_ms + self._timing.announcement_wait_ms
-        if before is None or before.state.leader_epoch != state.leader_epoch:
+        if before is None:
+            is_new, count = kind is ElectionKind.NEW, topic.partition_count if topic else 0
+            self._at_once |= self._new.learn(stored.tp, count, is_new=is_new, now_ms=now_ms)
+        elif stored.tp in self._new:
+            return
+        elif before.state.leader_epoch != state.leader_epoch:
             self._at_once.add(stored.tp)
         elif stored.tp not in self._at_once:
             self._coalesced.add(stored.tp, now_ms)
@@ -140,6 +148,7 @@ class Propagator:
         """Remove a partition from the metadata: its topic was deleted."""
         if self._commands.pop(tp, None) is not None:
             self._removed.add(tp)
+            self._new.forget(tp)
         self._changed.discard(tp)
         self._at_once.discard(tp)
         self._coalesced.discard([tp])
@@ -162,7 +171,7 @@ class Propagator:
             controller_epoch=self._epoch,
             brokers=self._brokers.live(),
             partitions=taken,
-            metadata=commands,
+            metadata=tuple(each for each in commands if each.tp not in self._new),
         )
 
     def stop_replicas(
@@ -212,6 +221,7 @@ class Propagator:
         changed = [self._commands[tp] for tp in sorted(self._changed)]
         for session in sessions:
             effects.extend(self._leader_and_isr(session, _taken_by(session, changed)))
+        self._at_once |= self._new.take_due(now_ms)
         self._coalesced.discard(self._at_once)
         urgent = self._at_once | self._coalesced.take_due(now_ms)
         if urgent or self._removed:

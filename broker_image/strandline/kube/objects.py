@@ -338,6 +338,7 @@ def topic_from_object(value: Object) -> StoredTopic | None:
         resource_version=metadata.text("resourceVersion"),
         topic_id=topic_id_of(value),
         topic_name=spec.optional_text("topicName") or name,
+        partition_count=spec.integer_or("partitions", 0, minimum=0),
         min_insync_replicas=effective.integer("minInsyncReplicas", minimum=1),
         unclean_leader_election=spec.flag("uncleanLeaderElection"),
         settings=_settings(effective),

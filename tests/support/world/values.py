@@ -113,12 +113,15 @@ def state(
     )
 
 
-def topic(*, min_isr: int = 2, unclean: bool = False, topic_id: TopicId = TOPIC) -> StoredTopic:
+def topic(
+    *, min_isr: int = 2, unclean: bool = False, topic_id: TopicId = TOPIC, partitions: int = 1
+) -> StoredTopic:
     return StoredTopic(
         name=NAME,
         resource_version="1",
         topic_id=topic_id,
         topic_name=NAME,
+        partition_count=partitions,
         min_insync_replicas=min_isr,
         unclean_leader_election=unclean,
         settings=TopicSettings(),
