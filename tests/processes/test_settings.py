@@ -124,7 +124,8 @@ def test_a_setting_that_needs_a_restart_changes_the_template_and_is_applied_by_a
     attended.wait_for(lambda: template(attended) != first, "another template")
     # No kubelet makes the new pods ready, so the roll stops behind the first one.
     wait_for_reason(attended, "False OldConfiguration", f"{objects.CLUSTER}-2")
-    attended.kubectl("delete", "pods", "--all", "--force", "--grace-period=0")
+    # The operator may delete and make one of them at the same time, and kubectl wait for that.
+    attended.kubectl("delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false")
     wait_for_reason(attended, "False NotApplied", "broker 0 (", "broker 1 (", "broker 2 (")
     give_file(attended)
     for broker in attended.group.brokers:
