@@ -19,6 +19,8 @@ from strandline.controller.store_events import (
     BrokerObserved,
     PartitionObserved,
     StoreOutcome,
+    TopicDeleted,
+    TopicObserved,
     WatchLost,
 )
 from strandline.model import (
@@ -146,6 +148,16 @@ class ApiServer:
     def wish(self, name: str, replicas: tuple[BrokerId, ...]) -> None:
         """Write the replicas that a Partition shall have, and show it."""
         self._notify_watches(PartitionObserved(partition=self.store.wish(name, replicas)))
+
+    def delete_topic(self) -> None:
+        """Delete the ReplicatedTopic, and show it."""
+        self.store.delete_topic()
+        self._notify_watches(TopicDeleted(topic_id=self.store.topic.topic_id))
+
+    def return_topic(self) -> None:
+        """Create the ReplicatedTopic again with its topic id, and show it."""
+        self.store.return_topic()
+        self._notify_watches(TopicObserved(topic=self.store.topic))
 
     def lose_partition(self, name: str) -> None:
         """Delete a Partition, make it anew without a status, and show it."""

@@ -189,13 +189,12 @@ class SimulatedControllerShell:
 
     def _read_topics(self, effect: done.ReadTopics) -> None:
         def fields(found: Any) -> dict[str, Any]:
-            cluster, topic = found or (None, None)
-            topics = () if topic is None else (topic,)
+            cluster, topics = found or (None, ())
             ids = frozenset(each.topic_id for each in topics)
             return {"cluster": cluster, "topic_ids": ids, "topics": topics}
 
         store = self._store
-        self._ask(effect, lambda: (store.cluster, store.topic), TopicsRead, fields)
+        self._ask(effect, lambda: (store.cluster, store.topics), TopicsRead, fields)
 
     def _load(self, effect: done.LoadCluster) -> None:
         """List everything by quorum reads, and watch from there."""
@@ -203,13 +202,13 @@ class SimulatedControllerShell:
 
         def read() -> tuple[Any, ...]:
             found = tuple(store.partitions.values()), tuple(store.brokers.values())
-            return *found, store.cluster, store.version
+            return *found, store.topics, store.cluster, store.version
 
         def fields(found: Any) -> dict[str, Any]:
-            partitions, brokers, cluster, version = found or ((), (), None, store.version)
+            none_found = ((), (), (), None, store.version)
+            partitions, brokers, topics, cluster, version = found or none_found
             if version != store.version:
                 self._environment.fault_counts[Anomaly.LIST_STALE] += 1
-            topics = (store.topic,)
             return {
                 "cluster": cluster,
                 "partitions": partitions,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, cast, get_args
 
-from strandline.controller_session.events import CommandPerformed, IsrProposed
+from strandline.controller_session.events import CommandPerformed, IsrProposed, TrashChanged
 from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core import effects as done
 from strandline.core.events import (
@@ -228,6 +228,7 @@ class SimulatedCoreShell:
     def _delete(self, effect: done.DeleteReplica) -> None:
         self._disk.delete(effect.tp)
         self._environment.invariants.on_deleted(self._port.broker_id, effect.tp)
+        self._port.step_session(TrashChanged(trashed=self._disk.trashed()))
 
     def _reply_fetch(self, effect: done.ReplyFetch) -> None:
         """Read the log now, send the response; a follower that is gone gets none."""

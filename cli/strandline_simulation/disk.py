@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ from strandline.model import (
     LeaderEpoch,
     PartitionEpoch,
     TopicPartition,
+    TrashedReplica,
 )
 from strandline.start_decision import StartDecision, clamped_checkpoint, holds_less_than_before
 
@@ -197,6 +198,9 @@ class SimulatedDisk:
     controller_epoch: ControllerEpoch = ControllerEpoch(0)
     persisted: dict[TopicPartition, PersistedPartition] = field(default_factory=dict)
     logs: dict[TopicPartition, RecordLog] = field(default_factory=dict)
+    trash: dict[TopicPartition, RecordLog] = field(default_factory=dict)
+    """The newest deleted log of each partition."""
+    _trashed_states: dict[TopicPartition, PersistedPartition | None] = field(default_factory=dict)
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
     state_writes: list[PersistState] = field(default_factory=list)
     unclean_up_to_epoch: BrokerEpoch = BrokerEpoch(-1)
@@ -216,9 +220,35 @@ class SimulatedDisk:
         self.logs.setdefault(tp, RecordLog())
 
     def delete(self, tp: TopicPartition) -> None:
-        """Forget a replica."""
-        self.logs.pop(tp, None)
-        self.persisted.pop(tp, None)
+        """Forget a replica; its log goes to the trash."""
+        log, persisted = self.logs.pop(tp, None), self.persisted.pop(tp, None)
+        if log is not None:
+            self.trash[tp] = log
+            self._trashed_states[tp] = persisted
+
+    def restore(self, tp: TopicPartition) -> bool:
+        """Take a log back from the trash. False: there is none, or another has its place."""
+        if tp in self.logs or tp not in self.trash:
+            return False
+        log = self.logs[tp] = self.trash.pop(tp)
+        log.flush_to(log.end)
+        persisted = self._trashed_states.pop(tp)
+        if persisted is not None:
+            self.persisted[tp] = replace(persisted, isr=())
+        self.high_watermarks.pop(tp, None)
+        return True
+
+    def empty_trash(self) -> None:
+        """Remove what lay in the trash for long enough."""
+        self.trash.clear()
+        self._trashed_states.clear()
+
+    def trashed(self) -> tuple[TrashedReplica, ...]:
+        """Return what the trash holds, as a broker tells it."""
+        return tuple(
+            TrashedReplica(tp=tp, topic_name=tp.topic_id, deleted_at_ms=0)
+            for tp in sorted(self.trash)
+        )
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write the high watermark checkpoint."""
@@ -274,7 +304,10 @@ class SimulatedDisk:
         """Lose what was never flushed; return how many records that is."""
         if not self.flushes:
             self._mark_unclean()
-        return sum(log.lose_tail(keep_per_mille) for log in self.logs.values())
+        # What is told of a deleted log is not fsynced.
+        self._trashed_states.update(dict.fromkeys(self.trash))
+        logs = (*self.logs.values(), *self.trash.values())
+        return sum(log.lose_tail(keep_per_mille) for log in logs)
 
     def wipe(self, log_dir_id: str) -> None:
         """Become an empty disk."""
@@ -285,6 +318,7 @@ class SimulatedDisk:
         self.controller_epoch = ControllerEpoch(0)
         self.persisted.clear()
         self.logs.clear()
+        self.empty_trash()
         self.high_watermarks.clear()
 
     def _mark_unclean(self) -> None:

@@ -114,11 +114,23 @@ class Healing:
         terms = [disk.persisted[tp].term for disk in disks if tp in disk.persisted]
         last = max(terms, key=lambda term: term.leader_epoch, default=NO_TERM)
         leader = IsrEntry(broker_id=last.led_by, broker_epoch=last.led_as)
-        if last.led_by in state.replicas and self._disks[last.led_by].covers(leader):
+        unknown = any(
+            disk.logs[tp].end and (tp not in disk.persisted or disk.persisted[tp].term == NO_TERM)
+            for disk in disks
+            if tp in disk.logs
+        )
+        if (
+            not unknown
+            and last.led_by in state.replicas
+            and self._disks[last.led_by].covers(leader)
+        ):
             own = self._disks[last.led_by].persisted.get(tp)
             if own is not None and own.term != NO_TERM:
                 return False
         logs = [disk.logs[tp] for disk in disks if tp in disk.logs]
+        if not any(log.end for log in logs):
+            # Nothing tells that the log in a trash is as empty (ADR 0037).
+            return any(tp in disk.trash for disk in self._disks.values())
         # Of a log whose records are all deleted the epoch may be unknown: it counts as another one.
         ends = {log.epochs[-1].leader_epoch if log.epochs else NO_EPOCH for log in logs if log.end}
         return len(ends) > 1

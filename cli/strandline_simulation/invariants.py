@@ -19,9 +19,7 @@ registered. Of a process this module sees a `Replica`, never the process itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
 
 from strandline.core.effects import ProposeIsr, SendFetch
 from strandline.core.notices import (
@@ -37,6 +35,7 @@ from strandline.model import (
     NO_LEADER,
     STATE_LOST,
     BrokerId,
+    IsrEntry,
     LeaderEpoch,
     PartitionState,
     StoredPartition,
@@ -44,6 +43,7 @@ from strandline.model import (
 )
 
 from .disk import RecordLog, SimulatedDisk
+from .oracle import CommittedLog, ObservedLeadership, Replica
 from .store import SimulatedStore
 
 
@@ -82,49 +82,6 @@ class InvariantBroken(Exception):
         super().__init__(f"{invariant}: {detail}")
 
 
-class Replica(Protocol):
-    """A process of a broker, as far as the invariants look at it."""
-
-    @property
-    def broker_id(self) -> BrokerId:
-        """Its broker."""
-
-    @property
-    def incarnation(self) -> str:
-        """Its name among all processes of the schedule."""
-
-    @property
-    def alive(self) -> bool:
-        """Whether it has not ended."""
-
-    def view(self, tp: TopicPartition) -> PartitionView | None:
-        """Return what its core has of a partition, None without a replica."""
-
-
-@dataclass(slots=True)
-class CommittedLog:
-    """The oracle of one partition: values and, for each, the epoch that first committed it."""
-
-    values: list[int] = field(default_factory=list)
-    epochs: list[LeaderEpoch] = field(default_factory=list)
-
-    def end_below(self, epoch: LeaderEpoch) -> int:
-        """Return the end of what leaders of lower epochs committed."""
-        end = len(self.epochs)
-        while end and self.epochs[end - 1] >= epoch:
-            end -= 1
-        return end
-
-
-@dataclass(slots=True)
-class ObservedLeadership:
-    """A leadership that a process took up."""
-
-    replica: Replica
-    epoch: LeaderEpoch
-    high_watermark: int
-
-
 class Invariants:
     """Judges one schedule."""
 
@@ -154,6 +111,9 @@ class Invariants:
         self._last_states: dict[TopicPartition, PartitionState] = {}
         """The last committed ones, also while the object is lost."""
         self._unchecked: dict[TopicPartition, None] = {}
+        self._deleted: set[TopicPartition] = set()
+        """Partitions of a deleted topic, until a status is written that the topic came back for."""
+        self._topics_deleted = 0
 
     # --- the store ------------------------------------------------------------------------
 
@@ -163,6 +123,9 @@ class Invariants:
         """Judge a status write that was applied."""
         self.deciding_brokers.add(writer)
         self._last_states[before.tp] = state
+        if self._store.topics and before.tp in self._deleted:
+            self._deleted.discard(before.tp)
+            self.committed[before.tp].begin_again()
         old, new, tp = before.state, state, before.tp
         _check_members(tp, new)
         rises = old is None or (
@@ -182,7 +145,9 @@ class Invariants:
             self.elections[tp] += 1
             if old is not None and new.leader in {e.broker_id for e in old.eligible_leaders}:
                 self.eligible_elections += 1
-            trusted = (e.broker_id for e in new.candidates if self._disks[e.broker_id].covers(e))
+            if tp in self._deleted:
+                return
+            trusted = [e.broker_id for e in new.candidates if not self._is_excused(e, tp)]
             self._check_acknowledged(tp, trusted, all)
 
     def _forget_leaders(self, tp: TopicPartition, first: LeaderEpoch) -> None:
@@ -192,9 +157,12 @@ class Invariants:
         the former leader's process is gone, and either its log, too, or no broker knows the epoch.
         """
         committed = self.committed[tp]
-        known = max((e for (_, of), e in self._accepted_epochs.items() if of == tp), default=-1)
+        accepted = self._accepted_epochs.items()
+        hosts = (e for (each, of), e in accepted if of == tp and tp in self._disks[each].logs)
+        known = max(hosts, default=-1)
         for (led, epoch), leader in list(self._leaders.items()):
-            if led == tp and epoch >= first and not leader.alive:
+            is_over = not leader.alive or (leader.broker_id, tp) in self._removed
+            if led == tp and epoch >= first and is_over:
                 is_unknown = epoch > known and epoch not in committed.epochs
                 has_log = tp in self._disks[leader.broker_id].logs
                 if is_unknown or not (committed.values or has_log):
@@ -215,6 +183,11 @@ class Invariants:
             if len(new.isr) < min(len(new.replicas), were):
                 raise InvariantBroken(Invariant.MOVES_KEEP_THE_ISR, tp=tp, old=old, new=new)
 
+    def on_topic_deleted(self) -> None:
+        """Take note that the logs of all partitions may go to the trash."""
+        self._topics_deleted += 1
+        self._deleted.update(self.committed)
+
     # --- disks ----------------------------------------------------------------------------
 
     def on_truncated(self, broker_id: BrokerId, tp: TopicPartition, offset: int) -> None:
@@ -224,14 +197,17 @@ class Invariants:
         self._unchecked[tp] = None
 
     def on_deleted(self, broker_id: BrokerId, tp: TopicPartition) -> None:
-        """Judge that the log of a replica is deleted; no topic is, in these worlds."""
+        """Judge that the log of a replica goes to the trash."""
         state = self._last_states.get(tp)
-        if state is None or broker_id in {each.broker_id for each in state.candidates}:
+        is_candidate = state is None or broker_id in {e.broker_id for e in state.candidates}
+        if is_candidate and not self._topics_deleted:
             raise InvariantBroken(
                 Invariant.DELETED_COUNTS_NOT, tp=tp, broker=broker_id, state=state
             )
         self._matching_ends.pop((broker_id, tp), None)
         self._leaderships.pop((broker_id, tp), None)
+        if self._topics_deleted:
+            self._accepted_epochs.pop((broker_id, tp), None)
         self._removed.add((broker_id, tp))
         self._check_acknowledged(tp, self._disks, any)
 
@@ -347,7 +323,7 @@ class Invariants:
             raise _broken(
                 Invariant.WATERMARK_WITHIN_LOG, replica, tp, before=before, after=offset, end=end
             )
-        leadership.high_watermark = offset
+        leadership.show_up_to(offset)
         committed = self.committed[tp]
         known = len(committed.values)
         if not self._holds_committed(replica.broker_id, tp, min(known, offset)):
@@ -356,8 +332,7 @@ class Invariants:
         if offset <= known:
             return
         added = log.values[known - log.start : offset - log.start]
-        committed.values.extend(added)
-        committed.epochs.extend([leadership.epoch] * len(added))
+        committed.extend(added, leadership.epoch)
         self._matching_ends[replica.broker_id, tp] = offset
         self._unchecked[tp] = None
         self._check_later_leaders(tp, leadership.epoch, offset)
@@ -391,14 +366,22 @@ class Invariants:
 
     def _check_candidates(self, tp: TopicPartition) -> None:
         """Judge the logs of all that may be elected; a loss of data excuses an older entry."""
+        if tp in self._deleted:
+            return
         state, end = self._store.state(tp), len(self.committed[tp].values)
         for entry in () if state is None else state.candidates:
-            excused = not self._disks[entry.broker_id].covers(entry)
-            if not excused and not self._holds_committed(entry.broker_id, tp, end):
+            if not self._is_excused(entry, tp) and not self._holds_committed(
+                entry.broker_id, tp, end
+            ):
                 has = self._matching_ends[entry.broker_id, tp]
                 is_member = state is not None and entry in state.isr
                 broken = Invariant.ISR_IS_COMPLETE if is_member else Invariant.ELIGIBLE_ARE_COMPLETE
                 raise InvariantBroken(broken, tp=tp, member=entry, committed=end, has=has)
+
+    def _is_excused(self, entry: IsrEntry, tp: TopicPartition) -> bool:
+        """Tell whether a member lost data since, or its log: then it gets no state (ADR 0057)."""
+        disk = self._disks[entry.broker_id]
+        return not disk.covers(entry) or (tp in disk.trash and tp not in disk.logs)
 
     def _check_maximal_isr(self, tp: TopicPartition) -> None:
         state = self._store.state(tp)
@@ -433,7 +416,9 @@ class Invariants:
         enough: Callable[[Iterable[bool]], bool],
     ) -> None:
         """Judge that all or any of these brokers have each acknowledged record at its offset."""
-        found = (self._disks[broker_id].logs.get(tp) for broker_id in brokers)
+        found: list[RecordLog | None] = [self._disks[each].logs.get(tp) for each in brokers]
+        if enough is any:
+            found += [disk.trash.get(tp) for disk in self._disks.values()]
         logs = [RecordLog() if log is None else log for log in found]
         for offset, value in self.acknowledged[tp].items():
             if offset >= self.log_starts[tp] and not enough(

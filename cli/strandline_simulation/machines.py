@@ -65,7 +65,11 @@ def new_controller(timing: Timing, registration: Registration) -> Controller:
 
 
 def new_session(
-    timing: Timing, registration: Registration, replicas: Replicas, metadata: MetadataCache
+    timing: Timing,
+    registration: Registration,
+    replicas: Replicas,
+    metadata: MetadataCache,
+    disk: SimulatedDisk,
 ) -> ControllerSession:
     """Return the controller session of a process."""
     shipped = component_settings.controller_session(
@@ -75,6 +79,7 @@ def new_session(
         registration,
         replicas=replicas,
         metadata=metadata,
+        trashed=disk.trashed(),
         timing=replace(
             shipped,
             heartbeat_interval_ms=timing.heartbeat_ms,

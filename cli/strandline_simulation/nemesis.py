@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from strandline.controller_session.events import TrashChanged
 from strandline.model import NO_LEADER, BrokerId, HolderIdentity
 
 from .environment import SimulatedEnvironment
@@ -225,6 +226,41 @@ def lose_partition(nemesis: Nemesis, fault: Fault) -> None:
     if nemesis.environment.api.store.partitions[name].state is None:
         raise NoTarget
     nemesis.environment.api.lose_partition(name)
+
+
+@_kind("lose_topic", weight=0)
+def lose_topic(nemesis: Nemesis, fault: Fault) -> None:
+    """Delete the topic, and bring it back with its id: its logs are on disk, or in the trash.
+
+    The garbage collector has its Partitions for keep_per_mille ms more; then they are made anew.
+    """
+    environment = nemesis.environment
+    api, invariants = environment.api, environment.invariants
+    if not api.store.topics or environment.plan.flushes:
+        # A partition whose topic is not known has the default settings.
+        raise NoTarget
+
+    def come_back() -> None:
+        api.return_topic()
+        environment.virtual_time.after(fault.keep_per_mille, make_anew)
+
+    def make_anew() -> None:
+        for name in sorted(api.store.partitions):
+            api.lose_partition(name)
+
+    api.delete_topic()
+    invariants.on_topic_deleted()
+    environment.virtual_time.after(fault.for_ms, come_back)
+
+
+@_kind("empty_trash", weight=0)
+def empty_trash(nemesis: Nemesis, fault: Fault) -> None:
+    """Remove the deleted logs of a broker, which lay there for long enough."""
+    broker_id = nemesis.target(fault)
+    nemesis.environment.disks[broker_id].empty_trash()
+    process = nemesis.hosts.process(broker_id)
+    if process is not None and process.broker is not None:
+        process.broker.step_session(TrashChanged(trashed=()))
 
 
 def drawn_kinds() -> list[str]:

@@ -55,7 +55,9 @@ def draw_plan(seed: int) -> Plan:
         faults=plan.faults + _full_volumes(prng, brokers, heal_at_ms),
     )
     restless = Random(f"restless {seed}")
-    return _with_restless_partitions(plan, restless) if restless.random() < 0.15 else plan
+    if restless.random() < 0.15:
+        return _with_restless_partitions(plan, restless)
+    return replace(plan, faults=plan.faults + _lost_topics(Random(f"topics {seed}"), plan))
 
 
 def _with_restless_partitions(plan: Plan, prng: Random) -> Plan:
@@ -126,6 +128,26 @@ def _full_volumes(prng: Random, brokers: int, heal_at_ms: int) -> tuple[Fault, .
     for_ms = prng.choice((200, 800, 2_500))
     return tuple(
         Fault(at_ms=at_ms, kind="volume_full", target=str(broker), for_ms=for_ms) for broker in full
+    )
+
+
+def _lost_topics(prng: Random, plan: Plan) -> tuple[Fault, ...]:
+    """Delete the topic and bring it back, in some of the plans; a later one may find it gone.
+
+    No command comes twice there: a StopReplica of a deleted topic has no partition epoch by which a
+    broker could tell that a copy of an earlier state is older.
+    """
+    if plan.conditions.duplicates:
+        return ()
+    return tuple(
+        Fault(
+            at_ms=prng.randrange(WARM_UP_MS, plan.heal_at_ms),
+            kind="lose_topic",
+            target="topic",
+            for_ms=prng.choice((10, 100, 400, 1_500)),
+            keep_per_mille=prng.choice((0, 30, 300, 1_000)),
+        )
+        for _ in range(prng.choice((0, 0, 0, 0, 0, 0, 1, 2)))
     )
 
 

@@ -11,7 +11,7 @@ from strandline.controller.events import ControllerEvent
 from strandline.controller_session.events import Event as SessionEvent
 from strandline.core.events import Event as CoreEvent
 
-from .invariants import Replica
+from .oracle import Replica
 from .process_life import ProcessLife
 
 

@@ -99,7 +99,7 @@ class ServingBroker:
         self._session_shell = SimulatedSessionShell(
             environment,
             self,
-            session=new_session(timing, registration, replicas, metadata),
+            session=new_session(timing, registration, replicas, metadata, disk),
             prober=self._prober,
             on_shutdown_ended=self._finish_stop,
         )

@@ -12,6 +12,7 @@ from strandline.controller.store_events import StoreOutcome
 from strandline.controller_session import effects as done
 from strandline.controller_session.controller_session import ControllerSession
 from strandline.controller_session.events import (
+    CommandPerformed,
     Event,
     HolderLookedUp,
     HolderProbed,
@@ -19,19 +20,26 @@ from strandline.controller_session.events import (
     MessageReceived,
     StreamBroken,
     TimePassed,
+    TrashChanged,
 )
 from strandline.controller_session.messages import (
     ControllerMessage,
     Heartbeat,
     IsrProposal,
+    ReplyRestoreReplica,
 )
-from strandline.model import LeaseRecord, StoredBroker
+from strandline.core.events import ReplicaLoaded
+from strandline.errors import ErrorCode
+from strandline.model import LeaseRecord, StoredBroker, TopicPartition
 
 from .driver import SimulatedDriver
 from .environment import SimulatedEnvironment
 from .network import Address, Channel, Delivery
 from .probes import Prober
 from .process_port import ProcessPort
+
+RESTORE_MS = 5
+"""How long a log needs to come back from the trash."""
 
 _DELIVERIES: dict[type, Delivery] = {
     Heartbeat: Delivery.SKIPPABLE,
@@ -107,9 +115,28 @@ class SimulatedSessionShell:
                     self._probe(effect)
                 case done.ShutdownEnded():
                     self._on_shutdown_ended()
+                case done.RestoreReplicas():
+                    port.life.deliver_after(RESTORE_MS, self._restore, effect)
                 case _:
-                    # Notices; and no trash holds a log, for no topic is deleted here.
+                    # Notices.
                     pass
+
+    def _restore(self, effect: done.RestoreReplicas) -> None:
+        """Take logs back from the trash; the replicas know of them before the session does."""
+        disk = self._environment.disks[self._port.broker_id]
+        results: list[tuple[TopicPartition, ErrorCode]] = []
+        for tp in effect.partitions:
+            restored = disk.restore(tp)
+            error = ErrorCode.NONE if restored else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            results.append((tp, error))
+            if restored:
+                hosted = next(each for each in disk.hosted() if each.tp == tp)
+                self._port.step_core(ReplicaLoaded(hosted=hosted))
+        self.step(TrashChanged(trashed=disk.trashed()))
+        reply = ReplyRestoreReplica(
+            request_id=effect.request_id, error=ErrorCode.NONE, partitions=tuple(results)
+        )
+        self.step(CommandPerformed(response=reply))
 
     def _read_holder(self) -> None:
         api = self._environment.api

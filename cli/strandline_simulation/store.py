@@ -89,6 +89,7 @@ class SimulatedStore:
             )
             for number, assigned in enumerate(plan.assignments)
         }
+        self._topic_is_there = True
         self._placed = {name: found.assigned for name, found in self.partitions.items()}
         self.partition_names = {found.tp: name for name, found in self.partitions.items()}
 
@@ -175,6 +176,19 @@ class SimulatedStore:
         stored = replace(known, resource_version=self._next_version(), registration=registration)
         self.brokers[found.broker_id] = stored
         return stored
+
+    @property
+    def topics(self) -> tuple[StoredTopic, ...]:
+        """The ReplicatedTopics that a list shows."""
+        return (self.topic,) if self._topic_is_there else ()
+
+    def delete_topic(self) -> None:
+        """Delete the ReplicatedTopic; the garbage collector is slow, so its Partitions stay."""
+        self._topic_is_there = False
+
+    def return_topic(self) -> None:
+        """Create the ReplicatedTopic again, with the same topic id."""
+        self._topic_is_there = True
 
     def wish(self, name: str, replicas: tuple[BrokerId, ...]) -> StoredPartition:
         """Write the replicas that a partition shall have into its spec."""

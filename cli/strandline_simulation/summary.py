@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .fault_counts import Anomaly, FaultCounts
-from .nemesis import drawn_kinds
+from .nemesis import KINDS
 from .run import ScheduleResult
 
 
@@ -45,6 +45,7 @@ class Summary:
     def table(self, seconds: float) -> str:
         """Return the figures as lines of text."""
         count, fault_counts = len(self.results), self.fault_counts
+        shown = [word for word, kind in KINDS.items() if kind.weight or fault_counts[word]]
         rows: list[tuple[str, str]] = [
             ("schedules", f"{count}"),
             ("schedules per second", f"{count / max(seconds, 0.001):.1f}"),
@@ -55,7 +56,7 @@ class Summary:
             ("moves finished", f"{sum(o.moves_finished for o in self.results)}"),
             ("controllers per schedule", _mean([o.controllers for o in self.results])),
             ("two brokers decided in", f"{100 * self.handed_over_share:.1f} %"),
-            *((f"faults: {word}", f"{fault_counts[word]}") for word in drawn_kinds()),
+            *((f"faults: {word}", f"{fault_counts[word]}") for word in shown),
             *((kind.value, f"{fault_counts[kind]}") for kind in Anomaly),
             ("crashes with lost data", f"{sum(o.data_losses for o in self.results)}"),
             ("partitions left offline", f"{sum(o.offline for o in self.results)}"),

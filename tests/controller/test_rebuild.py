@@ -161,6 +161,14 @@ def test_a_last_leader_whose_log_was_removed_and_made_again_does_not_lead() -> N
     assert chosen(moved_away, EMPTY, log(3, 10)) == (), "it does not tell which of them has all"
 
 
+def test_an_earlier_leader_does_not_lead_while_a_log_with_records_knows_no_leadership() -> None:
+    # It came back from a trash, and may have been led later than the one whose broker was away.
+    earlier = led(log(0, 8), 0, leader=0, led_as=7)
+    assert chosen(earlier, log(2, 4), log(2, 4)) == ()
+    assert chosen(earlier, log(0, 9), log(0, 4)) == ((1, 8),), "one leader wrote all ends"
+    assert chosen(earlier, EMPTY, EMPTY) == ((0, 7),), "they were made again behind the fence"
+
+
 def test_a_partition_without_any_record_is_new() -> None:
     assert chosen(EMPTY, EMPTY, EMPTY) == ((0, 7), (1, 8), (2, 9))
 

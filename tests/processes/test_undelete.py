@@ -169,6 +169,25 @@ def test_a_deleted_topic_comes_back_with_every_record(
         undelete(kubernetes_of(world), wanted("gone"), said.append)
 
 
+def test_the_leader_epochs_of_a_topic_that_comes_back_go_on(world: World) -> None:
+    # A client that knows a higher one of this topic id takes any lower one for old metadata.
+    known = Written(world, "known")
+    for _ in range(2):
+        leader = world.group.leaders("known", PARTITIONS)[0]
+        world.group.brokers[leader].kill()
+        world.group.wait_leader("known", other_than=leader)
+        world.group.start()
+        world.group.wait_full_isr("known", PARTITIONS)
+    before = [each["leaderEpoch"] for each in world.group.partitions("known", PARTITIONS)]
+    assert max(before) >= 2
+    known.delete()
+    wait_stray(world, known.topic_id, in_trash=True)
+    undelete(kubernetes_of(world), wanted("known"), print)
+    known.is_whole()
+    after = [each["leaderEpoch"] for each in world.group.partitions("known", PARTITIONS)]
+    assert all(new > old for old, new in zip(before, after, strict=True))
+
+
 def test_an_undelete_of_what_is_not_there_changes_nothing(world: World) -> None:
     before = world.operator.list("replicatedtopics")
     with pytest.raises(ConfigError, match="logs of a deleted topic nowhere: nothing changed"):

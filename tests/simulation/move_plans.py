@@ -78,6 +78,7 @@ LOST_AFTER_IT_MOVED = replace(
     _plan(
         _to(4, 5, 6),
         faults=[
+            *(Fault(at_ms=2_800, kind="empty_trash", target=each) for each in "123"),
             # The partition's brokers are away when its object is made again, on those before, and
             # the next controller knows nothing of the move.
             *(Fault(at_ms=2_900, kind="crash", target=each, for_ms=7_000) for each in "456"),

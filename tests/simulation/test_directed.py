@@ -33,6 +33,7 @@ from tests.simulation.mutants import (
     Mutant,
     planted,
 )
+from tests.simulation.topic_plans import PLANTED_IN_TOPICS
 
 PLANS = Path(__file__).parent / "plans"
 KEPT_PLANS = sorted(PLANS.glob("*.json"))
@@ -179,6 +180,7 @@ PLANTED = {
         Invariant.EVERYTHING_HEALS,
     ),
     **PLANTED_IN_MOVES,
+    **PLANTED_IN_TOPICS,
 }
 """The plan, the planted bug, and the invariant that it breaks, by name of the story."""
 

@@ -202,6 +202,7 @@ def test_an_epoch_that_another_broker_knows_has_one_leader() -> None:
     follows = BecameFollower(
         tp=TP, topic_name="topic", leader=BrokerId(1), leader_epoch=LeaderEpoch(1)
     )
+    lab.disks[BrokerId(3)].create_log(TP)
     lab.invariants.on_notice(Pictured(broker_id=BrokerId(3)), follows)
     with pytest.raises(InvariantBroken) as raised:
         lead_again(lab)

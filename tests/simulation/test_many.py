@@ -21,6 +21,7 @@ from tests.simulation.fetch_mutants import FETCH_MUTANTS
 from tests.simulation.flush_mutants import FLUSH_MUTANTS
 from tests.simulation.move_plans import FOUND_IN_MOVES_BY_SEARCH
 from tests.simulation.mutants import FOUND_BY_SEARCH, Mutant, planted
+from tests.simulation.topic_plans import FOUND_IN_TOPICS_BY_SEARCH
 
 SCHEDULES = int(os.environ.get("STRANDLINE_SCHEDULES", "30"))
 SCHEDULES_TO_FIND_A_MUTANT = 500
@@ -76,7 +77,13 @@ def test_data_is_lost_as_far_as_the_guarantee_goes_and_no_further(summary: Summa
     assert any(result.awaiting_rejoin_max for result in summary.results)
 
 
-BY_SEARCH = FOUND_BY_SEARCH + FETCH_MUTANTS + FLUSH_MUTANTS + FOUND_IN_MOVES_BY_SEARCH
+BY_SEARCH = (
+    *FOUND_BY_SEARCH,
+    *FETCH_MUTANTS,
+    *FLUSH_MUTANTS,
+    *FOUND_IN_MOVES_BY_SEARCH,
+    *FOUND_IN_TOPICS_BY_SEARCH,
+)
 
 
 @pytest.mark.parametrize("mutant", BY_SEARCH, ids=lambda mutant: mutant.title)

@@ -181,8 +181,11 @@ def last_leader(
     """Return the leader of the last leadership that a broker accepted, None if it lost data since.
 
     None also if that leader is not present, or if no broker knows a leadership. A replica without
-    one was made behind the fence, or came back from a trash: its log was removed once (ADR 0057).
+    one was made behind the fence, or came back from a trash that did not keep it: with records it
+    may have taken part in a later leadership than any that is known (ADR 0057).
     """
+    if any(each.term_epoch == NO_EPOCH and each.log_end_offset > 0 for each in present.values()):
+        return None
     last = max(present.values(), key=lambda replica: replica.term_epoch)
     if lost_data(IsrEntry(broker_id=last.led_by, broker_epoch=last.led_as), brokers):
         return None

@@ -14,8 +14,17 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from strandline.core.effects import PersistedPartition
 from strandline.errors import CheckpointMalformed, ErrorCode, ProtocolError
-from strandline.model import TopicId, TopicPartition
+from strandline.model import (
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    LeaderTerm,
+    PartitionEpoch,
+    TopicId,
+    TopicPartition,
+)
 
 from .files import replace_file
 
@@ -23,12 +32,16 @@ METADATA_FILE = "partition.metadata"
 METADATA_VERSION = 0
 NEW_SUFFIX = ".new"
 UNREADABLE_SUFFIX = ".unreadable"
+ACCEPTED_FILE = "accepted-state"
 PARTITION_MAX = (1 << 31) - 1
 METADATA_SIZE_MAX_BYTES = 4096
+ACCEPTED_SIZE_MAX_BYTES = 128
 
 _TOPIC_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _FOLDER = re.compile(rf"({_TOPIC_ID.pattern})-(0|[1-9][0-9]{{0,9}})")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_NUMBER = rb"(-1|[0-9]{1,18})"
+_ACCEPTED = re.compile(rb" ".join([_NUMBER] * 5) + rb"\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,3 +110,36 @@ def read_metadata(folder: Path, *, tp: TopicPartition | None = None) -> Partitio
     ):
         raise CheckpointMalformed(f"{path}: does not describe the folder it lies in")
     return PartitionMetadataFile(tp=found, topic_name=topic_name)
+
+
+def leave_accepted(folder: Path, accepted: PersistedPartition) -> None:
+    """Leave what was accepted last, but for the ISR, beside a log that goes to the trash.
+
+    Not durable, and a log that comes back without it knows its records alone: a deletion of many
+    logs shall not wait for a flush of each.
+    """
+    term = accepted.term
+    numbers = (accepted.leader_epoch, accepted.partition_epoch, term.leader_epoch)
+    line = b"%d %d %d %d %d\n" % (*numbers, term.led_by, term.led_as)
+    (folder / ACCEPTED_FILE).write_bytes(line)
+
+
+def left_accepted(folder: Path, *, topic_name: str) -> PersistedPartition | None:
+    """Return what `leave_accepted` left, None if there is nothing of the kind."""
+    try:
+        with (folder / ACCEPTED_FILE).open("rb") as file:
+            match = _ACCEPTED.fullmatch(file.read(ACCEPTED_SIZE_MAX_BYTES))
+    except OSError:
+        return None
+    if match is None:
+        return None
+    leader_epoch, partition_epoch, led_in, led_by, led_as = map(int, match.groups())
+    return PersistedPartition(
+        topic_name=topic_name,
+        leader_epoch=LeaderEpoch(leader_epoch),
+        partition_epoch=PartitionEpoch(partition_epoch),
+        isr=(),
+        term=LeaderTerm(
+            leader_epoch=LeaderEpoch(led_in), led_by=BrokerId(led_by), led_as=BrokerEpoch(led_as)
+        ),
+    )

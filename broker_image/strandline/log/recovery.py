@@ -23,7 +23,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
@@ -53,6 +53,7 @@ from .partition_folder import (
     NEW_SUFFIX,
     UNREADABLE_SUFFIX,
     PartitionMetadataFile,
+    left_accepted,
     parse_folder_name,
     read_metadata,
     write_metadata,
@@ -258,6 +259,19 @@ def _add_hosted(
         loaded.warnings.append(f"{log.folder}: the state file does not know it")
     _compare_epochs(loaded, log)
     loaded.hosted.append(hosted_partition(log, state, high_watermark))
+
+
+def state_in_trash(folder: Path, log: PartitionLog) -> PersistedPartition | None:
+    """Return what was accepted for a log before it was deleted, but for the ISR.
+
+    Without it a topic that comes back would use leader epochs again, and clients that know them
+    take what is newer for old; and the last leader among its logs is not known (ADR 0037).
+    """
+    accepted = left_accepted(folder, topic_name=log.topic_name)
+    if accepted is None:
+        return None
+    newest = log.epochs[-1].leader_epoch if log.epochs else NO_EPOCH
+    return replace(accepted, leader_epoch=max(newest, accepted.leader_epoch))
 
 
 def hosted_partition(

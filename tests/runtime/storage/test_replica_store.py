@@ -33,6 +33,7 @@ from strandline.log.partition_folder import folder_of
 from strandline.log.partition_log import PartitionLog
 from strandline.log.state_file import BrokerState
 from strandline.model import (
+    NO_TERM,
     BrokerEpoch,
     ControllerEpoch,
     EpochStart,
@@ -258,7 +259,8 @@ def test_a_deleted_log_comes_back_whole_until_its_time_is_over(tmp_path: Path) -
         await one.store.restore_from_trash(TP, on_restored=loaded.append)
         assert list(one.store.logs) == [TP]
         (found,) = loaded
-        assert (found.tp, found.log_end_offset, found.partition_epoch) == (TP, 1, -1)
+        assert (found.tp, found.log_end_offset, found.isr) == (TP, 1, ())
+        assert (found.leader_epoch, found.partition_epoch, found.term) == (0, 0, NO_TERM)
         for refused in (TP, OTHER):
             with pytest.raises(ProtocolError):
                 await one.store.restore_from_trash(refused, on_restored=loaded.append)

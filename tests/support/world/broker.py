@@ -31,8 +31,6 @@ from strandline.model import (
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
-    LeaderEpoch,
-    PartitionEpoch,
     TopicPartition,
 )
 
@@ -99,11 +97,10 @@ class Broker:
         return effects
 
     def restore(self, partition: TopicPartition, now_ms: int) -> tuple[ErrorCode, list[Effect]]:
-        """Take a log back from the trash, as the store does; the state file forgot the replica."""
+        """Take a log back from the trash, as the store does: it knows its epochs and no ISR."""
         if self.disk_of(partition).exists or partition not in self.trash:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []
         disk, _ = self.trash.pop(partition)
-        disk.leader_epoch, disk.partition_epoch = LeaderEpoch(-1), PartitionEpoch(-1)
         disk.isr, disk.high_watermark = (), 0
         self.disks[partition] = disk
         return ErrorCode.NONE, self.step(ReplicaLoaded(hosted=disk.hosted(partition)), now_ms)
@@ -154,7 +151,7 @@ class Broker:
                     disk = self.disk_of(partition)
                     disk.leader_epoch = each.leader_epoch
                     disk.partition_epoch = each.partition_epoch
-                    disk.isr = each.isr
+                    disk.isr, disk.term = each.isr, each.term
             case _:
                 pass
 

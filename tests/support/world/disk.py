@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 
 from strandline.core.events import RecordsHandle
 from strandline.model import (
+    NO_TERM,
     EpochStart,
     HostedPartition,
     IsrEntry,
     LeaderEpoch,
+    LeaderTerm,
     PartitionEpoch,
     TopicPartition,
     TopicSettings,
@@ -46,6 +48,7 @@ class Disk:
     leader_epoch: LeaderEpoch = LeaderEpoch(-1)
     partition_epoch: PartitionEpoch = PartitionEpoch(-1)
     isr: tuple[IsrEntry, ...] = ()
+    term: LeaderTerm = NO_TERM
     cuts: int = 0
     sync: tuple[int, int] | None = None
 
@@ -103,4 +106,5 @@ class Disk:
             log_end_offset=len(self.log),
             high_watermark=min(max(self.high_watermark, self.log_start_offset), len(self.log)),
             epochs=self.epochs,
+            term=self.term,
         )

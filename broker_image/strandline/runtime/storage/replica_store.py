@@ -32,6 +32,7 @@ from strandline.core.effects import (
     CreateReplica,
     DeleteReplica,
     DeleteSegmentsBelow,
+    PersistedPartition,
     PersistLogStart,
     PersistState,
     RestartLogAt,
@@ -52,7 +53,7 @@ from strandline.log.files import sync_folder
 from strandline.log.partition_folder import PartitionMetadataFile
 from strandline.log.partition_log import PartitionLog
 from strandline.log.record_batch import ClientBatch, FetchedBatches
-from strandline.log.recovery import hosted_partition
+from strandline.log.recovery import hosted_partition, state_in_trash
 from strandline.log.reserve import give_up_reserve
 from strandline.log_fields import fields
 from strandline.model import (
@@ -279,8 +280,7 @@ class ReplicaStore:
         if log is not None:
             log.release()
         self._checkpoints.forget(tp)
-        forgotten = self._accepted.forget(tp)
-        self._trash.announce(tp, "" if forgotten is None else forgotten.topic_name)
+        self._trash.announce(tp, self._accepted.forget(tp))
         self._state_wake.set()
 
     def _promise(self, effect: PersistState) -> None:
@@ -406,7 +406,7 @@ class ReplicaStore:
         self, tp: TopicPartition, folder: Path, on_restored: Callable[[HostedPartition], None]
     ) -> None:
         try:
-            log = await self._threads.run(self._open_whole, folder)
+            log, accepted = await self._threads.run(self._open_whole, folder)
         except CheckpointMalformed as error:
             await self._trash.put([tp])
             raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, problem=str(error)) from error
@@ -420,13 +420,13 @@ class ReplicaStore:
                 extra=fields(partition=str(tp), finding=log.validation.problem),
             )
         self.logs[tp] = log
-        on_restored(hosted_partition(log))
+        on_restored(hosted_partition(log, accepted))
 
     def _has_log(self, tp: TopicPartition) -> bool:
         """Tell whether a partition has a log, or was promised one."""
         return any(tp in each for each in (self.logs, self._made, self._wanted, self._making))
 
-    def _open_whole(self, folder: Path) -> PartitionLog:
+    def _open_whole(self, folder: Path) -> tuple[PartitionLog, PersistedPartition | None]:
         log = PartitionLog.open(
             folder,
             TopicSettings(),
@@ -435,7 +435,7 @@ class ReplicaStore:
             environment=self._environment,
         )
         log.flush()
-        return log
+        return log, state_in_trash(folder, log)
 
     async def stop(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Bring everything to disk and close; StorageError means this stop is not a clean one.

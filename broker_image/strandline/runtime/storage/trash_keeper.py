@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from strandline.config.storage import StorageConfig
-from strandline.log.partition_folder import UNREADABLE_SUFFIX, folder_of
+from strandline.core.effects import PersistedPartition
+from strandline.log.partition_folder import (
+    UNREADABLE_SUFFIX,
+    folder_of,
+    leave_accepted,
+)
 from strandline.log.trash import Trash, TrashLimits, trashed_replicas
 from strandline.log_fields import fields
 from strandline.model import TopicPartition, TrashedReplica
@@ -43,6 +48,8 @@ class TrashKeeper:
         self._trashed = {each.tp: each for each in trashed}
         self._moving: dict[TopicPartition, TrashedReplica] = {}
         """Logs on their way into the trash or back: what is told never lacks them."""
+        self._accepted: dict[TopicPartition, PersistedPartition] = {}
+        """The states of logs on their way into the trash."""
         self._interval_seconds = config.trash_check_interval_ms / 1000
         self._trash = Trash(root, _limits(config))
         self._will_tell = False
@@ -86,17 +93,24 @@ class TrashKeeper:
                 await asyncio.wait_for(self._wake.wait(), self._interval_seconds)
             self._wake.clear()
 
-    def announce(self, tp: TopicPartition, topic_name: str) -> None:
-        """Tell of a log that will come into the trash; one message tells of many."""
+    def announce(self, tp: TopicPartition, accepted: PersistedPartition | None) -> None:
+        """Tell of a log that will come into the trash; one message tells of many.
+
+        accepted is the newest state of its partition, None if there was none.
+        """
         now_ms = self._wall_time_us() // 1000
         if not self._will_tell:
             self._will_tell = True
             asyncio.get_running_loop().call_soon(self._tell)
+        topic_name = "" if accepted is None else accepted.topic_name
         self._moving[tp] = TrashedReplica(tp=tp, topic_name=topic_name, deleted_at_ms=now_ms)
+        if accepted is not None:
+            self._accepted[tp] = accepted
 
     async def put(self, deleted: Sequence[TopicPartition]) -> None:
         """Move the folders of deleted replicas to the trash."""
-        await self._threads.run(self._move_to_trash, deleted)
+        accepted = {tp: self._accepted.pop(tp, None) for tp in deleted}
+        await self._threads.run(self._move_to_trash, accepted)
         await self.settle(deleted)
         self._wake.set()
 
@@ -114,10 +128,14 @@ class TrashKeeper:
         told = {**self._trashed, **self._moving}
         self._on_change(tuple(told[tp] for tp in sorted(told)))
 
-    def _move_to_trash(self, deleted: Sequence[TopicPartition]) -> None:
+    def _move_to_trash(self, deleted: Mapping[TopicPartition, PersistedPartition | None]) -> None:
         """Move folders to the trash, also those that a start could not open and kept aside."""
         now_ms = self._wall_time_us() // 1000
-        for folder in (folder_of(self._root, tp) for tp in deleted):
+        for tp, accepted in deleted.items():
+            folder = folder_of(self._root, tp)
+            if accepted is not None:
+                with suppress(OSError):
+                    leave_accepted(folder, accepted)
             self._trash.put([folder], now_ms=now_ms)
             for kept in sorted(self._root.glob(f"{folder.name}{UNREADABLE_SUFFIX}.*")):
                 kept.rename(folder)
