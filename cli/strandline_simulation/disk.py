@@ -238,6 +238,12 @@ class SimulatedDisk:
         self.high_watermarks.pop(tp, None)
         return True
 
+    def has_trash_of_use(self, tp: TopicPartition) -> bool:
+        """Tell whether a log in the trash may have what the disk has not: no leadership since."""
+        persisted = self.persisted.get(tp)
+        is_made_anew = tp not in self.logs or persisted is None or persisted.term == NO_TERM
+        return tp in self.trash and is_made_anew
+
     def empty_trash(self) -> None:
         """Remove what lay in the trash for long enough."""
         self.trash.clear()

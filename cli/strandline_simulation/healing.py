@@ -111,6 +111,9 @@ class Healing:
         A log that was removed, and made again behind the fence, knows no leadership (ADR 0057).
         """
         disks = [self._disks[broker_id] for broker_id in state.replicas]
+        if not any(disk.logs[tp].end for disk in disks if tp in disk.logs):
+            # Nothing tells that a log in a trash is as empty (ADR 0037).
+            return any(disk.has_trash_of_use(tp) for disk in self._disks.values())
         terms = [disk.persisted[tp].term for disk in disks if tp in disk.persisted]
         last = max(terms, key=lambda term: term.leader_epoch, default=NO_TERM)
         leader = IsrEntry(broker_id=last.led_by, broker_epoch=last.led_as)
@@ -128,9 +131,6 @@ class Healing:
             if own is not None and own.term != NO_TERM:
                 return False
         logs = [disk.logs[tp] for disk in disks if tp in disk.logs]
-        if not any(log.end for log in logs):
-            # Nothing tells that the log in a trash is as empty (ADR 0037).
-            return any(tp in disk.trash for disk in self._disks.values())
         # Of a log whose records are all deleted the epoch may be unknown: it counts as another one.
         ends = {log.epochs[-1].leader_epoch if log.epochs else NO_EPOCH for log in logs if log.end}
         return len(ends) > 1

@@ -180,6 +180,7 @@ def test_empty_logs_do_not_lead_while_a_trash_has_one() -> None:
     for broker_id in (0, 1, 2):
         report(world, broker_id, behind(world, end=0), trashed=(TRASHED,))
     assert world.nodes[0].sent(LeaderElected) == []
+    led_since = replace(behind(world, end=0), term_epoch=LeaderEpoch(0), led_by=BrokerId(0))
     for broker_id in (0, 1, 2):
-        report(world, broker_id, behind(world, end=0))
+        report(world, broker_id, led_since, trashed=(TRASHED,))
     assert len(world.nodes[0].sent(LeaderElected)) == 1

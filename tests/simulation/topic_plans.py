@@ -79,7 +79,7 @@ PLANTED_IN_TOPICS = {
     "a topic comes back before its Partitions are gone": (
         back_after(100, partitions_left_ms=PARTITIONS_LEFT_FOR_MS),
         REMOVED_LOG_IS_FORGOTTEN,
-        Invariant.EVERYTHING_HEALS,
+        Invariant.ISR_IS_COMPLETE,
     )
 }
 FOUND_IN_TOPICS_BY_SEARCH = (REMOVED_LOG_IS_FORGOTTEN,)

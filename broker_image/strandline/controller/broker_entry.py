@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from strandline.model import (
+    NO_EPOCH,
     BrokerEpoch,
     BrokerId,
     Registration,
@@ -126,10 +127,18 @@ class InSession(Live):
 
         A log that was removed counts as there until a later report of the trash lacks it.
         """
-        return tp not in self.hosted and self.has_in_trash(tp)
+        return tp not in self.hosted and self._has_in_trash(tp)
 
-    def has_in_trash(self, tp: TopicPartition) -> bool:
-        """Tell whether the broker has a log of a partition in its trash."""
+    def is_trash_of_use(self, tp: TopicPartition) -> bool:
+        """Tell whether the trash has a log, and the disk none that took part in a leadership since.
+
+        One that was made behind a fence is as empty as if it was not there.
+        """
+        hosted = self.hosted.get(tp)
+        is_made_anew = hosted is None or hosted.term_epoch == NO_EPOCH
+        return is_made_anew and self._has_in_trash(tp)
+
+    def _has_in_trash(self, tp: TopicPartition) -> bool:
         return tp in self.trashed or tp in self.removed_logs
 
 

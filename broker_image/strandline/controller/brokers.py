@@ -88,8 +88,8 @@ class Brokers:
         return {each.broker_id: each.hosted[tp] for each in self.sessions() if tp in each.hosted}
 
     def with_trashed(self, tp: TopicPartition) -> frozenset[BrokerId]:
-        """Return the brokers in session that have a log in the trash."""
-        return frozenset(each.broker_id for each in self.sessions() if each.has_in_trash(tp))
+        """Return the brokers in session whose trash may have what their disk lacks."""
+        return frozenset(each.broker_id for each in self.sessions() if each.is_trash_of_use(tp))
 
     def register(self, stored: StoredBroker, now_ms: int) -> bool:
         """Take note of a Broker; ignore an old registration. Returns: whether an epoch began."""
