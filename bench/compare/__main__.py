@@ -38,6 +38,8 @@ FOREIGN_MAX: Final = 0.1
 """Share of the machine's processors that other programs may use beside a trial."""
 VOID_MAX: Final = 2
 """How often a void trial comes again; the last one counts, and its figures are marked."""
+INTERRUPTED: Final = 130
+"""Exit code of a program that Ctrl-C ended."""
 COLUMNS: Final = ("figure", "unit", "Strandline", "Kafka", "ratio", "least to most", "goal", "")
 
 Found = dict[str, dict[str, list[Values]]]
@@ -66,6 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except (NoCompiler, NotFormed, KafkaException, subprocess.SubprocessError) as error:
             print(f"error: {error}", file=sys.stderr)
             code = 1
+        except KeyboardInterrupt:
+            print("ended: the table has what was measured until now", file=sys.stderr)
+            code = INTERRUPTED
     if not found:
         return code
     rows = [row for each in FIGURES if (row := _row(each, found)) is not None]

@@ -30,7 +30,7 @@ FAULT_RATE: Final = {6: 20, 100: 2}
 """Records a second and partition, by the number of partitions: about as many for the brokers in
 either case. At 2,000 a second two cores had no time left for a failover: records waited for 4 s
 before the fault, and at 500 a second the brokers took three quarters of the machine."""
-SCRAPES: Final = 10
+SCRAPES: Final = 50
 KIB: Final = 1 << 10
 BALLAST_BYTES: Final = 3 << 30
 COLD_SECONDS: Final = 20

@@ -190,7 +190,8 @@ UNKNOWN: Final[dict[str, str]] = {
         "the knowledge ends. `bytes` is null where the size of records is not known."
     ),
     "incidents": (
-        "`root_broker` is null where no broker stands out. An incident of the kind scrape says "
+        "`root_broker` is null where no broker stands out. With a confidence of 0 others stand out "
+        "as much, and it is the first of them. An incident of the kind scrape says "
         "that Prometheus did not reach brokers: they may have been well."
     ),
     "incident_curves": "Where no leader was scraped there is no row, and the line is interrupted.",

@@ -130,7 +130,7 @@ def _carry_out(root: Path, cluster: Cluster, images: dict[str, str], screen: Scr
     """Install, break, judge and analyse; tell whether the promise was kept."""
     kubernetes = cluster.kubernetes(NAMESPACE)
     with screen.step("helm install of helm/strandline-crds, then strandline helm/strandline"):
-        values = release.values(images) + demo_analysis.chart_values(images)
+        values = release.values(images) + demo_analysis.chart_values(images, of=CLUSTER)
         # Before the install makes definitions: a failed install leaves them behind.
         made_crds = release.brings_definitions(kubernetes)
         clusters.remember(replace(cluster, made_crds=made_crds))

@@ -59,10 +59,11 @@ def load_observers(
     return images | load(NAME, node=NODES.get(cluster.kind, "")) if analysis else images
 
 
-def chart_values(images: dict[str, str]) -> list[str]:
-    """Return the chart's values that turn Prometheus on."""
+def chart_values(images: dict[str, str], *, of: str) -> list[str]:
+    """Return the values that turn Prometheus on; the analysis writes its summary of `of`."""
     names = [name for name in ("prometheus", NAME) if name in images]
-    return ["prometheus.enabled=true", *release.image_values(images, *names)]
+    told = [f"analysis.summaryOf={of}"] if NAME in images else []
+    return ["prometheus.enabled=true", *told, *release.image_values(images, *names)]
 
 
 def node_selector(cluster: Cluster) -> dict[str, str]:

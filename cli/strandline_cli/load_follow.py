@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
@@ -12,6 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from .commands import CommandFailed
+from .end_asked import EndAsked
 from .load_page import drawing, progress
 from .running_load import LoadSeen
 
@@ -19,26 +19,24 @@ LOOK_SECONDS = 1.0
 """A load writes its figures each second."""
 
 
-def follow(look: Callable[[], LoadSeen], ended: threading.Event) -> LoadSeen | None:
+def follow(look: Callable[[], LoadSeen], end: EndAsked) -> LoadSeen | None:
     """Show a load until it or somebody ends this; return what was seen last."""
     seen: LoadSeen | None = None
     if not sys.stdout.isatty():
-        for seen, amiss in _looks(look, ended):
+        for seen, amiss in _looks(look, end):
             print(amiss or progress(seen.summary) if seen else amiss, flush=True)
         return seen
     with Live(auto_refresh=False) as live:
-        for seen, amiss in _looks(look, ended):
+        for seen, amiss in _looks(look, end):
             page = Group() if seen is None else drawing(seen, datetime.now(UTC))
             live.update(Group(page, Text(amiss, style="red")), refresh=True)
     return seen
 
 
-def _looks(
-    look: Callable[[], LoadSeen], ended: threading.Event
-) -> Iterator[tuple[LoadSeen | None, str]]:
+def _looks(look: Callable[[], LoadSeen], end: EndAsked) -> Iterator[tuple[LoadSeen | None, str]]:
     """Yield what was seen last, and why there is nothing newer."""
     seen, amiss = None, ""
-    while not ended.is_set():
+    while not end.is_asked():
         try:
             seen, amiss = look(), ""
         except CommandFailed as error:
@@ -46,4 +44,4 @@ def _looks(
         yield seen, amiss
         if seen is not None and seen.exit_code is not None:
             return
-        ended.wait(LOOK_SECONDS)
+        end.wait(LOOK_SECONDS)

@@ -24,6 +24,7 @@ from strandline.errors import ConfigError
 from . import watch_page
 from .cluster_view import API_LIMIT_SECONDS, HTTP_PORT, METRICS_LIMIT_SECONDS, pod_of
 from .commands import CommandFailed
+from .end_asked import EndAsked
 from .kubectl import ApiProxy, Kubernetes, Object
 from .watch_state import PARTITIONS_MAX, WatchState, replicas_of
 
@@ -223,7 +224,7 @@ def cluster_of(kubernetes: Kubernetes, name: str) -> str:
 def watch(
     kubernetes: Kubernetes,
     wishes: WatchWishes,
-    ended: threading.Event,
+    end: EndAsked,
     *,
     read_metrics: ReadMetrics | None = None,
 ) -> None:
@@ -236,29 +237,29 @@ def watch(
             return
         deadline = time.monotonic() + wishes.seconds
         if sys.stdout.isatty():
-            _draw(view, ended, deadline)
+            _draw(view, end, deadline)
         else:
             _print(view.show(watch_page.lines))
-            _print_events(view, ended, deadline)
+            _print_events(view, end, deadline)
             _print(view.show(watch_page.lines))
         _print(view.show(watch_page.summary))
 
 
-def _draw(view: ClusterWatch, ended: threading.Event, deadline: float) -> None:
+def _draw(view: ClusterWatch, end: EndAsked, deadline: float) -> None:
     console = Console()
     with Live(console=console, auto_refresh=False) as live:
         while True:
             # Once more at the end, so that what stays on the screen is the newest picture.
             page = view.show(lambda state, now: watch_page.drawing(state, now, console.height))
             live.update(page, refresh=True)
-            if ended.wait(DRAW_SECONDS) or time.monotonic() >= deadline:
+            if end.wait(DRAW_SECONDS) or time.monotonic() >= deadline:
                 return
 
 
-def _print_events(view: ClusterWatch, ended: threading.Event, deadline: float) -> None:
+def _print_events(view: ClusterWatch, end: EndAsked, deadline: float) -> None:
     printed = 0
     while True:
-        is_over = ended.wait(DRAW_SECONDS) or time.monotonic() >= deadline
+        is_over = end.wait(DRAW_SECONDS) or time.monotonic() >= deadline
         total, events = view.show(lambda state, _: (state.events_total, list(state.events)))
         if lost := max(0, total - printed - len(events)):
             print(f"          {lost} more events", flush=True)

@@ -180,6 +180,13 @@ class RecordLog:
         return lost
 
 
+class TrashedLog(NamedTuple):
+    """A deleted log, and what its broker had accepted for it; None once that is lost."""
+
+    log: RecordLog
+    accepted: PersistedPartition | None
+
+
 @dataclass(slots=True, kw_only=True)
 class SimulatedDisk:
     """What lies on the volume of one broker.
@@ -198,9 +205,8 @@ class SimulatedDisk:
     controller_epoch: ControllerEpoch = ControllerEpoch(0)
     persisted: dict[TopicPartition, PersistedPartition] = field(default_factory=dict)
     logs: dict[TopicPartition, RecordLog] = field(default_factory=dict)
-    trash: dict[TopicPartition, RecordLog] = field(default_factory=dict)
+    trash: dict[TopicPartition, TrashedLog] = field(default_factory=dict)
     """The newest deleted log of each partition."""
-    _trashed_states: dict[TopicPartition, PersistedPartition | None] = field(default_factory=dict)
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
     state_writes: list[PersistState] = field(default_factory=list)
     unclean_up_to_epoch: BrokerEpoch = BrokerEpoch(-1)
@@ -223,18 +229,17 @@ class SimulatedDisk:
         """Forget a replica; its log goes to the trash."""
         log, persisted = self.logs.pop(tp, None), self.persisted.pop(tp, None)
         if log is not None:
-            self.trash[tp] = log
-            self._trashed_states[tp] = persisted
+            self.trash[tp] = TrashedLog(log, persisted)
 
     def restore(self, tp: TopicPartition) -> bool:
         """Take a log back from the trash. False: there is none, or another has its place."""
         if tp in self.logs or tp not in self.trash:
             return False
-        log = self.logs[tp] = self.trash.pop(tp)
+        log, accepted = self.trash.pop(tp)
         log.flush_to(log.end)
-        persisted = self._trashed_states.pop(tp)
-        if persisted is not None:
-            self.persisted[tp] = replace(persisted, isr=())
+        self.logs[tp] = log
+        if accepted is not None:
+            self.persisted[tp] = replace(accepted, isr=())
         self.high_watermarks.pop(tp, None)
         return True
 
@@ -247,7 +252,6 @@ class SimulatedDisk:
     def empty_trash(self) -> None:
         """Remove what lay in the trash for long enough."""
         self.trash.clear()
-        self._trashed_states.clear()
 
     def trashed(self) -> tuple[TrashedReplica, ...]:
         """Return what the trash holds, as a broker tells it."""
@@ -310,9 +314,9 @@ class SimulatedDisk:
         """Lose what was never flushed; return how many records that is."""
         if not self.flushes:
             self._mark_unclean()
-        # What is told of a deleted log is not fsynced.
-        self._trashed_states.update(dict.fromkeys(self.trash))
-        logs = (*self.logs.values(), *self.trash.values())
+        # What was accepted for a deleted log is not fsynced.
+        self.trash = {tp: TrashedLog(log, None) for tp, (log, _) in self.trash.items()}
+        logs = (*self.logs.values(), *(log for log, _ in self.trash.values()))
         return sum(log.lose_tail(keep_per_mille) for log in logs)
 
     def wipe(self, log_dir_id: str) -> None:

@@ -418,7 +418,7 @@ class Invariants:
         """Judge that all or any of these brokers have each acknowledged record at its offset."""
         found: list[RecordLog | None] = [self._disks[each].logs.get(tp) for each in brokers]
         if enough is any:
-            found += [disk.trash.get(tp) for disk in self._disks.values()]
+            found += [disk.trash[tp].log for disk in self._disks.values() if tp in disk.trash]
         logs = [RecordLog() if log is None else log for log in found]
         for offset, value in self.acknowledged[tp].items():
             if offset >= self.log_starts[tp] and not enough(

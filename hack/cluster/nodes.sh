@@ -179,14 +179,15 @@ start_kubelet() {
 
 # Images: `ctr import` into each node, two nodes at a time.
 load_images() { # "node node", archive...
-	local list=$1 n a running=0 failed=0; shift
+	local list=$1 n a pid pids=() failed=0; shift
+	for a in "$@"; do [ -f "$a" ] || die "no such file: $a"; done
 	for n in $list; do
-		for a in "$@"; do [ -f "$a" ] || die "no such file: $a"; done
+		# By pid: `wait -n` of bash 5.2 now and then knows nothing of a job that ended before it.
+		if [ "${#pids[@]}" -ge 2 ]; then wait "${pids[0]}" || failed=1; pids=("${pids[@]:1}"); fi
 		( for a in "$@"; do ctr_in "$n" images import --all-platforms=false "$a" >/dev/null || exit 1; done ) 9>&- &
-		running=$((running + 1))
-		if [ "$running" -ge 2 ]; then wait -n || failed=1; running=$((running - 1)); fi
+		pids+=($!)
 	done
-	while [ "$running" -gt 0 ]; do wait -n || failed=1; running=$((running - 1)); done
+	for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
 	[ "$failed" = 0 ] || die "importing images failed"
 }
 

@@ -33,12 +33,20 @@ from .actions import (
     RemoveServices,
 )
 from .disruption import not_in_sync
-from .observe import Cache, read_partition
+from .observe import Cache
+from .reading import read_partition
 
 _log = logging.getLogger(__name__)
 
 CREATES_AT_ONCE: Final = 16
 """Partitions created side by side: a large topic takes seconds, and does not flood the server."""
+
+_PLANNED_FROM: Final = (kinds.PARTITION, kinds.CLUSTER, kinds.TOPIC)
+"""Kinds of which the next plan must know what the last pass wrote, before a watch shows it.
+
+It counts what each broker has, and must not miss a move; it compares with the reason in the status,
+and must not tell again what the last pass told.
+"""
 
 
 class PartitionNotCreated(StoreUnavailable):
@@ -105,8 +113,7 @@ class Applier:
         applied = await self._api.apply(
             kind.resource, self._namespace, body, subresource=subresource
         )
-        if kind is kinds.PARTITION:
-            # The next plan counts what each broker has: it must not miss a move.
+        if kind in _PLANNED_FROM:
             self._cache.put_written(kind, applied)
         return applied
 

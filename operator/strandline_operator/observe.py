@@ -1,8 +1,7 @@
 """The operator's cache: the last object seen of each name, and snapshots of it for plans.
 
-Dicts of the API server become values here, and nowhere else. `registry` fills the cache from
-watches, and the resync from lists. The cache may be old: an action that must be right is a
-compare-and-swap or a create, which the API server judges.
+`registry` fills the cache from watches, and the resync from lists. The cache may be old: an action
+that must be right is a compare-and-swap or a create, which the API server judges.
 """
 
 from __future__ import annotations
@@ -13,32 +12,16 @@ from dataclasses import replace
 from typing import Any
 
 from strandline.kube.api import Object, is_before
-from strandline.kube.objects import (
-    CLUSTER_LABEL,
-    applied_config,
-    broker_from_object,
-    lease_from_object,
-    partition_from_object,
-    topic_cluster,
-    topic_id_of,
-)
-from strandline.model import (
-    BrokerId,
-    HolderIdentity,
-    PartitionState,
-    StoredPartition,
-    TopicId,
-)
+from strandline.kube.objects import applied_config, broker_from_object
+from strandline.model import PartitionState, StoredPartition, TopicId
 
 from . import analysis, external, kinds
 from .kinds import Kind, name_of
 from .observed import (
     ConditionSample,
-    ControllerRef,
     DesiredCluster,
     DesiredTopic,
     FoundClaim,
-    FoundCondition,
     FoundObject,
     FoundPartition,
     FoundPod,
@@ -48,8 +31,9 @@ from .observed import (
     ObservedTopic,
     Ownership,
 )
-from .ownership import ownership_of, partition_ownership_of
-from .pods import evictions_allowed, is_seen, read_claim, read_pod
+from .ownership import may_be_part, ownership_of, partition_ownership_of
+from .pods import evictions_allowed, is_seen
+from .reading import holder_of, read, read_topic, status_in, version_of
 from .topic_settings import effective_config
 
 
@@ -92,15 +76,17 @@ class Cache:
         if self._is_past(kind, value):
             return
         self._by_kind[kind.kind][name] = self._newer(kind, value)
-        self._versions[kind.kind][name] = _version(value)
+        self._versions[kind.kind][name] = version_of(value)
         self._uids[kind.kind, name] = value["metadata"]["uid"]
         self._written.pop((kind.kind, name), None)
         self._gone.get(kind.kind, set()).discard(name)
 
     def put_written(self, kind: Kind, value: Object) -> None:
-        """Remember what an own write made; watches may show earlier states after the next plan."""
-        self.put(kind, value)
-        self._written[kind.kind, name_of(value)] = _version(value)
+        """Remember what an own write made, unless a watch was faster; earlier states may follow."""
+        name, version = name_of(value), version_of(value)
+        if not is_before(version, self._versions[kind.kind].get(name, "")):
+            self.put(kind, value)
+            self._written[kind.kind, name] = version
 
     def put_new(self, kind: Kind, value: Object) -> None:
         """Remember an object that the operator just created, unless a watch was faster."""
@@ -117,7 +103,7 @@ class Cache:
             self.remove(kind, name_of(value))
 
     def _is_past(self, kind: Kind, value: Object) -> bool:
-        name, version = name_of(value), _version(value)
+        name, version = name_of(value), version_of(value)
         if self._uids.get((kind.kind, name)) == value["metadata"]["uid"]:
             return is_before(version, self._written.get((kind.kind, name), ""))
         return is_before(version, self._versions[kind.kind].get(name, ""))
@@ -154,23 +140,23 @@ class Cache:
         read = {
             name: self._newer(kind, value)
             for name, value in listed.items()
-            if not is_before(_version(value), versions.get(name, ""))
+            if not is_before(version_of(value), versions.get(name, ""))
         }
         for name in list(known):
             if name not in listed and not is_before(version, versions[name]):
                 self.remove(kind, name)
         known.update(read)
-        versions.update({name: _version(listed[name]) for name in read})
+        versions.update({name: version_of(listed[name]) for name in read})
         self._uids.update({(kind.kind, each): listed[each]["metadata"]["uid"] for each in read})
 
     def _newer(self, kind: Kind, value: Object) -> object:
         """Read an object; return the known topic if this one is from before its initialisation."""
-        read, known = _read(kind, value), self._topics.get(name_of(value))
+        found, known = read(kind, value), self._topics.get(name_of(value))
         if kind is not kinds.TOPIC or known is None:
-            return read
+            return found
         topic = read_topic(value)
         is_same = known[0].ref.uid == topic.ref.uid
-        return known if is_same and known[0].is_initialised and not topic.is_initialised else read
+        return known if is_same and known[0].is_initialised and not topic.is_initialised else found
 
     def has(self, kind: Kind, name: str) -> bool:
         """Tell whether an object is known."""
@@ -254,6 +240,7 @@ class Cache:
             if kind == kinds.BROKER.kind and found.cluster == name
         ]
         pods = self._objects[kinds.STATEFUL_SET.kind].get(name)
+        set_status = {} if pods is None else status_in(pods.whole)
         lease = self._objects[kinds.LEASE.kind].get(f"{name}-controller")
         budget = self._objects[kinds.POD_DISRUPTION_BUDGET.kind].get(f"{name}-brokers")
         summaries = list(self._summaries_of(name))
@@ -266,7 +253,7 @@ class Cache:
                 if kind == kinds.SERVICE.kind
             },
             parts=parts,
-            ready_brokers=0 if pods is None else int(_status(pods.whole).get("readyReplicas") or 0),
+            ready_brokers=int(set_status.get("readyReplicas") or 0),
             topic_count=sum(topic.cluster == name for topic in self.topics()),
             partitions=tuple(self._partitions_of(name)),
             pods=tuple(
@@ -277,9 +264,9 @@ class Cache:
             claims=tuple(
                 each for _, each in sorted(self._claims.items()) if each and each.cluster == name
             ),
-            revision="" if pods is None else str(_status(pods.whole).get("updateRevision") or ""),
+            revision=str(set_status.get("updateRevision") or ""),
             is_revision_current=pods is not None and is_seen(pods.whole),
-            controller_id=None if lease is None else _holder(lease.whole),
+            controller_id=None if lease is None else holder_of(lease.whole),
             registrations={each.broker_id: each for each in registrations if each},
             evictions_allowed=evictions_allowed(budget.whole) if budget is not None else 0,
             spread_over=int(status.written.get("spreadOver") or 0),
@@ -359,141 +346,3 @@ class Cache:
             if found.stored.tp.topic_id == topic.topic_id
             and name != f"{topic.ref.name}-{found.stored.tp.partition}"
         ]
-
-
-def may_be_part(name: str, cluster: str) -> bool:
-    """Tell whether a part of the cluster could have this name."""
-    return name == cluster or name.startswith(f"{cluster}-")
-
-
-def read_topic(value: Object) -> DesiredTopic:
-    """Read the spec of a ReplicatedTopic; the CRD fills in its defaults."""
-    spec, metadata = value["spec"], value["metadata"]
-    return DesiredTopic(
-        ref=_ref(kinds.TOPIC, value),
-        generation=metadata.get("generation", 0),
-        is_terminating=_is_terminating(value),
-        created_at=str(metadata["creationTimestamp"]),
-        is_initialised=_status(value).get("partitionsInitialised") is not None,
-        cluster=topic_cluster(value),
-        topic_id=topic_id_of(value),
-        topic_name=str(spec.get("topicName") or name_of(value)),
-        partitions=int(spec["partitions"]),
-        replication_factor=int(spec["replicationFactor"]),
-        unclean_leader_election=bool(spec.get("uncleanLeaderElection")),
-        config=spec.get("config") or {},
-    )
-
-
-def read_cluster(value: Object) -> DesiredCluster:
-    """Read the spec of a BrokerCluster; the CRD fills in its defaults."""
-    spec = value["spec"]
-    return DesiredCluster(
-        ref=_ref(kinds.CLUSTER, value),
-        generation=value["metadata"].get("generation", 0),
-        is_terminating=_is_terminating(value),
-        replicas=int(spec["replicas"]),
-        timing=spec["timing"],
-        storage_size=spec["storage"]["size"],
-        storage_class=spec["storage"].get("storageClassName"),
-        version=spec.get("version", ""),
-        config=spec.get("config") or {},
-        delete_topic_enable=bool(spec.get("deleteTopicEnable", True)),
-        resources=spec.get("resources") or {},
-        pod=spec.get("pod") or {},
-        spread_nodes=(spec.get("spread") or {}).get("nodes"),
-        rack_key=(spec.get("rack") or {}).get("topologyKey", ""),
-        is_rolling_paused=_is_rolling_paused(value),
-        external=external.read_listener(spec) if spec.get("externalListener") else None,
-    )
-
-
-def _is_rolling_paused(value: Object) -> bool:
-    """Tell whether people hold the roll; a value that nobody foresaw holds it, too."""
-    annotations = value["metadata"].get("annotations") or {}
-    return bool(annotations.get(kinds.PAUSE_ROLLING_ANNOTATION, "false") != "false")
-
-
-def _holder(lease: Object) -> BrokerId | None:
-    holder = HolderIdentity.parse(lease_from_object(lease).holder_identity)
-    return None if holder is None else holder.broker_id
-
-
-def read_partition(value: Object) -> FoundPartition:
-    """Read a Partition.
-
-    Raises:  ObjectMalformed
-    """
-    return FoundPartition(
-        stored=partition_from_object(value),
-        cluster=_cluster_label(value),
-        controller=_controller(value),
-    )
-
-
-def read_object(kind: Kind, value: Object) -> FoundObject:
-    """Read an object that may be a part of a cluster; add kind and apiVersion, which lists omit."""
-    metadata = {key: part for key, part in value["metadata"].items() if key != "managedFields"}
-    return FoundObject(
-        ref=_ref(kind, value),
-        cluster=_cluster_label(value),
-        created_at=str(metadata.get("creationTimestamp", "")),
-        controller=_controller(value),
-        is_applied=kinds.APPLIED_ANNOTATION in (metadata.get("annotations") or {}),
-        is_terminating=_is_terminating(value),
-        whole={**value, **kind.type_meta, "metadata": metadata},
-    )
-
-
-def _read(kind: Kind, value: Object) -> object:
-    if kind is kinds.TOPIC:
-        return read_topic(value), _read_status(value)
-    if kind is kinds.CLUSTER:
-        return read_cluster(value), _read_status(value)
-    if kind is kinds.POD:
-        return read_pod(value)
-    if kind is kinds.CLAIM:
-        return read_claim(value)
-    return read_partition(value) if kind is kinds.PARTITION else read_object(kind, value)
-
-
-def _read_status(value: Object) -> FoundStatus:
-    status = _status(value)
-    return FoundStatus(
-        resource_version=value["metadata"]["resourceVersion"],
-        conditions={
-            found["type"]: FoundCondition(
-                status=found["status"], reason=found["reason"], since=found["lastTransitionTime"]
-            )
-            for found in status.get("conditions") or []
-        },
-        written=status,
-    )
-
-
-def _status(value: Object) -> dict[str, Any]:
-    return value.get("status") or {}
-
-
-def _version(value: Object) -> str:
-    return str(value["metadata"]["resourceVersion"])
-
-
-def _ref(kind: Kind, value: Object) -> ObjectRef:
-    return ObjectRef(kind=kind, name=name_of(value), uid=str(value["metadata"]["uid"]))
-
-
-def _is_terminating(value: Object) -> bool:
-    return value["metadata"].get("deletionTimestamp") is not None
-
-
-def _cluster_label(value: Object) -> str:
-    labels = value["metadata"].get("labels") or {}
-    return str(labels.get(CLUSTER_LABEL, ""))
-
-
-def _controller(value: Object) -> ControllerRef | None:
-    for owner in value["metadata"].get("ownerReferences") or []:
-        if owner.get("controller"):
-            return ControllerRef(kind=owner["kind"], name=owner["name"], uid=owner["uid"])
-    return None

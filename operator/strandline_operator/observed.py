@@ -1,7 +1,7 @@
 """The values that the operator plans with: what users want, and what it last saw.
 
-`observe` and `external` and `pods` alone make them. `plan` reads fields; `shows` alone reads the
-dict of a whole object or status, and compares it with a manifest.
+`reading` and `observe` and `external` and `pods` alone make them. `plan` reads fields; `shows`
+alone reads the dict of a whole object or status, and compares it with a manifest.
 """
 
 from __future__ import annotations

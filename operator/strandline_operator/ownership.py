@@ -17,6 +17,11 @@ from . import kinds
 from .observed import DesiredTopic, FoundObject, FoundPartition, ObjectRef, Ownership
 
 
+def may_be_part(name: str, cluster: str) -> bool:
+    """Tell whether a part of the cluster could have this name."""
+    return name == cluster or name.startswith(f"{cluster}-")
+
+
 def ownership_of(found: FoundObject, cluster: ObjectRef) -> Ownership:
     """Return who owns an object that has the name of a part of this cluster."""
     if found.is_terminating:

@@ -26,14 +26,16 @@ from .causes import CauseReader
 from .conditions import Readiness
 from .events import PartitionNews
 from .nodes import Nodes
-from .observe import Cache, may_be_part, read_object, read_partition, read_topic
+from .observe import Cache
 from .observed import DesiredTopic, FoundObject, FoundPartition
 from .operator_config import OperatorConfig
 from .operator_metrics import OperatorMetrics
+from .ownership import may_be_part
 from .placement import NOWHERE, Racks
 from .plan import plan_cluster
 from .plan_topics import plan_topic, waits_for_racks
 from .pods import read_claim, read_pod
+from .reading import read_object, read_partition, read_topic
 from .refusals import refusal_of
 from .work_queue import ReconcileKey, WorkQueue
 

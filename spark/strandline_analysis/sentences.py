@@ -19,7 +19,8 @@ def incident_sentence(row: Row) -> str:
     """Return one sentence: when, which broker is at the root, how sure, and by which evidence."""
     start, end = row["start_ms"], row["end_ms"]
     when = f"{clock(start)} to {clock(end)} ({span(end - start)})"
-    sure = f", confidence {row['confidence']:.2f}" if row["root_broker"] is not None else ""
+    known = row["root_broker"] is not None and not _are_equal(row)
+    sure = f", confidence {row['confidence']:.2f}" if known else ""
     told = "; ".join(evidence_phrases(row["evidence"]))
     if len(row["evidence"]) >= EVIDENCE_LIMIT:
         told += f"; the oldest {EVIDENCE_LIMIT} signs alone are listed"
@@ -41,6 +42,8 @@ def evidence_phrases(evidence: Sequence[Row]) -> list[str]:
 def _root(row: Row) -> str:
     root = row["root_broker"]
     match row["kind"]:
+        case "broker" if _are_equal(row):
+            return f"several brokers stand out alike, broker {root} the first of them"
         case "broker":
             return f"broker {root} is at the root"
         case "scrape" if root is not None:
@@ -53,6 +56,11 @@ def _root(row: Row) -> str:
             return "another broker became the controller"
         case _:
             return "no broker stands out"
+
+
+def _are_equal(row: Row) -> bool:
+    """Tell whether another broker stands out as much, as each one does while all are restarted."""
+    return bool(row["kind"] == "broker" and round(row["confidence"], 2) == 0)
 
 
 def _partitions(proofs: Sequence[Row]) -> str:

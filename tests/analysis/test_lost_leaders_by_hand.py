@@ -167,6 +167,28 @@ def test_a_new_leader_that_joined_the_isr_unseen_was_not_elected_uncleanly(
     assert election["kind"] == kind
 
 
+@pytest.mark.parametrize("lost", [1, 2], ids=["no gap", "a gap"])
+def test_a_controller_that_began_anew_has_counted_from_zero(spark: Any, lost: int) -> None:
+    # As before, but the controller that elected is a process of after the last scrape of leader 0;
+    # the one before it had counted more, and so many scrapes between the two were lost.
+    of, told = {"topic": "orders", "partition": "0"}, START_MS / 1000
+    since = names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS
+    began = [told - 60] * 10 + [-1.0] * lost + [told + 10.5] * 8
+    offline = [3.0] * 10 + [-1.0] * lost + [1.0] * 8
+    (election,) = table_of(
+        spark,
+        "elections",
+        leader(10, changed={}),
+        line(names.PARTITION_ISR_MEMBER, [0.0] * 10, of={**of, "replica": "1"}),
+        shifted(leader(10, changed={}, epoch=2, broker=1), 12_000),
+        line(since, [told + 11.5] * 10, broker=1, first=12, of=of),
+        line(names.BROKER_START_TIMESTAMP_SECONDS, began, broker=2),
+        line(names.LEADER_ELECTIONS_TOTAL, offline, broker=2, of={"kind": "offline"}),
+        length=24_000,
+    )
+    assert election["kind"] == "broker_failure"
+
+
 def succeeded(partition: int, *, version: float, changed_ms: int) -> History:
     """Return a leader, scraped up to second 9, and the next one, which began at 9.8.
 

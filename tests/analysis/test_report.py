@@ -165,6 +165,15 @@ def test_each_kind_of_incident_has_its_words(kind: str, root: int | None, says: 
     assert says in incident_sentence(incident(kind=kind, root_broker=root))
 
 
+def test_brokers_that_stand_out_alike_are_not_told_as_a_root() -> None:
+    # So it is when all brokers are restarted, one after the other.
+    told = incident_sentence(incident(confidence=0.001))
+    assert "several brokers stand out alike, broker 1 the first of them, 2 partitions" in told
+    assert "broker 1 is at the root, confidence 0.01" in incident_sentence(
+        incident(confidence=0.01)
+    )
+
+
 def test_a_sentence_says_that_signs_are_left_out() -> None:
     many = [proof("stall", None, number, AT + number) for number in range(EVIDENCE_LIMIT)]
     assert "the oldest 50 signs alone are listed" in incident_sentence(incident(evidence=many))

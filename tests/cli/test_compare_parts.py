@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.compare import __main__ as compare
 from bench.compare import bulk
 from bench.compare.figures import FIGURES, OURS, THEIRS, Figure, row_of
 from bench.compare.strandline_cluster import malloc_settings
@@ -100,3 +101,18 @@ def test_brokers_of_the_bench_allocate_memory_as_in_their_image() -> None:
         "MALLOC_TRIM_THRESHOLD_",
         "MALLOC_TOP_PAD_",
     }
+
+
+def test_a_run_that_is_interrupted_prints_the_table_of_what_it_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measure(_folder: Path, _given: object, found: compare.Found, _void: list[str]) -> None:
+        found["idle-12"] = {OURS: [{"cpu": 3.0, "rss": 150.0}], THEIRS: []}
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compare, "_measure", measure)
+    monkeypatch.setenv("STRANDLINE_CACHE", str(tmp_path))
+    assert compare.main(["--folder", str(tmp_path)]) == compare.INTERRUPTED
+    printed = capsys.readouterr()
+    assert "idle, 12 partitions" in printed.out
+    assert "ended: the table has what was measured until now" in printed.err

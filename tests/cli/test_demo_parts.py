@@ -231,7 +231,7 @@ def test_without_analysis_its_image_goes_nowhere(tmp_path: Path) -> None:
         tmp_path, environment, print, source=source, analysis=False
     )
     assert list(observers) == ["prometheus"]
-    values = demo_analysis.chart_values(observers)
+    values = demo_analysis.chart_values(observers, of=demo.CLUSTER)
     assert "prometheus.enabled=true" in values
     assert not any(each.startswith("analysis") for each in values)
 
@@ -312,9 +312,10 @@ def test_an_existing_cluster_needs_images_or_a_way_to_load_them(
     observers = demo_analysis.load_observers(tmp_path, environment, print, source=source)
     assert observers["analysis"] == "example.org/team/strandline-analysis:1.2.3"
     official = demo_analysis.OFFICIAL_PROMETHEUS.rpartition(":")
-    values = demo_analysis.chart_values(observers)
+    values = demo_analysis.chart_values(observers, of=demo.CLUSTER)
     assert f"prometheus.image.repository={official[0]}" in values
     assert f"prometheus.image.tag={official[2]}" in values
+    assert f"analysis.summaryOf={demo.CLUSTER}" in values
     assert demo_analysis.node_selector(environment) == {}
     with pytest.raises(RunFailed, match="needs IMAGES"):
         demo.run(tmp_path, Wishes(cluster="current"), ImageSource())

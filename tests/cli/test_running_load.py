@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +15,7 @@ from strandline.errors import ConfigError
 from strandline_cli import load_follow
 from strandline_cli.__main__ import main
 from strandline_cli.commands import CommandFailed
+from strandline_cli.end_asked import EndAsked
 from strandline_cli.load_figures import Figures
 from strandline_cli.load_generator import COMPARED
 from strandline_cli.load_page import drawing, is_well, plot, show_load
@@ -203,7 +203,7 @@ def test_a_load_is_followed_while_it_cannot_be_read_for_a_moment_and_until_it_en
             raise found
         return found or replace(seen(acked=58), exit_code=0)
 
-    last = load_follow.follow(look, threading.Event())
+    last = load_follow.follow(look, EndAsked())
     assert last is not None
     assert last.exit_code == 0
     lines = capsys.readouterr().out.splitlines()
@@ -218,13 +218,13 @@ def test_a_load_is_followed_while_it_cannot_be_read_for_a_moment_and_until_it_en
 
 
 def test_following_ends_when_somebody_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
-    ended = threading.Event()
+    end = EndAsked()
 
     def look() -> LoadSeen:
-        ended.set()
+        end.ask()
         return seen()
 
-    assert load_follow.follow(look, ended) is not None
+    assert load_follow.follow(look, end) is not None
     assert capsys.readouterr().out.count("\n") == 1
 
 

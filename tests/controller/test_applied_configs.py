@@ -170,3 +170,23 @@ def test_a_topic_without_a_digest_is_not_told_of() -> None:
     respond(world, 0, 1, 2)
     world.advance(RETRY_MS)
     assert told(world) == []
+
+
+def test_brokers_get_the_settings_of_a_topic_that_was_not_known_when_they_got_its_state() -> None:
+    world = World()
+    for broker_id in (0, 1, 2):
+        world.register(broker_id)
+    world.put_partition(state(isr=ALL))
+    world.add_node(0)
+    world.advance(10)
+    for broker_id in (0, 1, 2):
+        world.hello(broker_id, 0)
+    world.advance(1)
+    assert len(world.nodes[0].sent(SendFullState)) == 3
+    world.put_topic(stored(flush_messages=1))
+    world.advance(100)
+    given = {
+        each.broker_id: each.partitions[-1].settings
+        for each in world.nodes[0].sent(SendLeaderAndIsr)
+    }
+    assert given == dict.fromkeys(map(BrokerId, (0, 1, 2)), TopicSettings(flush_messages=1))

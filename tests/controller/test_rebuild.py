@@ -199,6 +199,16 @@ def test_a_partition_whose_only_log_is_in_a_trash_is_not_new_unless_it_is_given_
     assert len(given_up) == 3
 
 
+def test_a_log_in_a_trash_beyond_the_fence_is_waited_for_unless_it_is_given_up() -> None:
+    hosted = {BrokerId(number): log(4, 10) for number in range(3)}
+    other = frozenset({BrokerId(3)})
+    assert choose_rebuilt_isr(FENCE, BROKERS, hosted)
+    assert choose_rebuilt_isr(FENCE, BROKERS, hosted, trashed=other) == ()
+    assert choose_rebuilt_isr(FENCE, BROKERS, hosted, trashed=other, without=other)
+    # One that was made anew beside an older log cannot take that back.
+    assert choose_rebuilt_isr(FENCE, BROKERS, hosted, trashed=frozenset({BrokerId(0)}))
+
+
 @pytest.mark.parametrize(
     "missing",
     [

@@ -10,6 +10,7 @@ from strandline.controller.notices import LeaderElected, RestoreFailed
 from strandline.errors import ErrorCode
 from strandline.model import (
     STATE_LOST,
+    BrokerEpoch,
     BrokerId,
     ControllerEpoch,
     LeaderEpoch,
@@ -103,20 +104,42 @@ def test_a_broker_that_comes_later_restores_its_log_before_it_gets_a_state() -> 
     assert told(world) == []
 
 
-def test_a_broker_that_is_no_replica_keeps_its_log_in_the_trash_and_the_partition_waits() -> None:
+def behind(world: World, found: HostedReplica) -> HostedReplica:
+    """Return a log of a broker that has applied the stored fence."""
+    fence = world.state()
+    return replace(found, leader_epoch=fence.leader_epoch, partition_epoch=fence.partition_epoch)
+
+
+def led(epoch: int, broker_id: int, *, end: int) -> HostedReplica:
+    """Return a log that ends with records of a leadership, from before the fence."""
+    return replace(
+        FOUND,
+        accepted_leader_epoch=LeaderEpoch(epoch),
+        last_epoch=LeaderEpoch(epoch),
+        term_epoch=LeaderEpoch(epoch),
+        led_by=BrokerId(broker_id),
+        led_as=BrokerEpoch(1),
+        log_end_offset=end,
+    )
+
+
+def test_a_log_in_the_trash_of_a_broker_that_is_no_replica_counts_as_well() -> None:
     world = adopting(2, brokers=(0, 1, 2))
-    assert asked(world) == []
+    assert asked(world) == [2]
+    older, newest = led(1, 0, end=3), led(2, 2, end=7)
     for broker_id in (0, 1):
-        behind = replace(
-            FOUND,
-            leader_epoch=world.state().leader_epoch,
-            partition_epoch=world.state().partition_epoch,
-            last_epoch=LeaderEpoch(-1),
-            log_end_offset=0,
-        )
-        report(world, broker_id, behind)
+        report(world, broker_id, older)
+    for broker_id in (0, 1):
+        report(world, broker_id, behind(world, older))
     assert world.nodes[0].sent(LeaderElected) == []
-    assert world.state().reason == STATE_LOST
+    report(world, 2, newest)
+    assert 2 in told(world)
+    for broker_id, found in ((0, older), (1, older), (2, newest)):
+        report(world, broker_id, behind(world, found))
+    world.advance(100)
+    (elected,) = world.nodes[0].sent(LeaderElected)
+    assert (elected.leader, world.state().isr_ids) == (2, (2,))
+    assert world.state().removing_replicas == (2,)
 
 
 def test_a_failed_restore_is_told_of() -> None:

@@ -285,26 +285,28 @@ LARGE_FETCH = requests.fetch(0, partition_max_bytes=20_000_000)
 
 
 def memory_for(responses: int, **others: int) -> ListenerSettings:
-    """Return settings under which so many responses of a large batch fit into the memory.
-
-    The kernel takes some of each, at most half.
-    """
+    """Return settings under which so many responses of a large batch fit into the memory."""
     most = responses * 20_100_000
     return ListenerSettings(response_memory_max_bytes=most, **others)
 
 
 def begin_fetches(running: ListenerThread, clients: list[WireClient], *, admitted: int) -> Budget:
-    """Send one large fetch from each client, each after the one before has its place."""
+    """Send one large fetch from each client, each after the one before has its place.
+
+    The kernel takes some of each response, at most half; the event loop keeps all of it meanwhile.
+    """
     memory = running.listener._shared.context.response_memory
+    writing = running.listener._shared.connections
     for number, client in enumerate(clients, start=1):
         client.send(schemas.FETCH, 11, LARGE_FETCH)
-        least, waiting = min(number, admitted) * 11_000_000, max(0, number - admitted)
-        eventually(
-            lambda: memory.used > least and memory.waiting_count == waiting,  # noqa: B023
-            WITHIN_MS,
-            "each in its turn",
-        )
-        assert memory.used <= memory.most
+        written, waiting = min(number, admitted), max(0, number - admitted)
+
+        def are_placed(written: int = written, waiting: int = waiting) -> bool:
+            begun = [each for each in writing if each._transport.get_write_buffer_size()]
+            return (len(begun), memory.waiting_count) == (written, waiting)
+
+        eventually(lambda: running.call(are_placed), WITHIN_MS, "each in its turn")
+        assert written * len(LARGE_BATCH) <= memory.used <= memory.most
     return memory
 
 

@@ -40,7 +40,17 @@ def test_epochs_and_leadership_are_found_again_and_the_isr_is_not(
 
 
 @pytest.mark.parametrize(
-    "left", [None, b"", b"7", b"1 2 3 4 x\n", b"1 2 3 4 5", b"1 2 3 4 5\n" * 9]
+    "left",
+    [
+        None,
+        b"",
+        b"7",
+        b"1 2 3 4 x\n",
+        b"1 2 3 4 5",
+        b"1 2 3 4 5\n6",
+        b"1 2147483648 3 4 5\n",
+        b"1 2 3 4 5\n" * 20,
+    ],
 )
 def test_what_a_crash_left_of_it_counts_as_nothing(tmp_path: Path, left: bytes | None) -> None:
     if left is not None:

@@ -10,6 +10,7 @@ import resource
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 
@@ -40,8 +41,8 @@ RECORDS = LOG_BYTES // VALUE_BYTES
 CONNECTIONS_MAX = 2_500
 OPEN_FILES = 10_000
 """More than the connections of this process, or of the broker, which inherits it."""
-RSS_MAX_MIB = 450
-"""150 for the broker itself, 128 for large responses, 80 for the connections' buffers, and 92 for
+RSS_MAX_MIB = 380
+"""110 for the broker itself, 128 for large responses, 80 for the connections' buffers, and 62 for
 small responses and what the interpreter keeps."""
 
 
@@ -76,10 +77,12 @@ def test_memory_stays_under_its_bound_beside_thousands_of_clients_and_a_log_of_g
         group.wait_partition(topic, "a leader", lambda status: status["leader"] == 0)
     broker, port = group.brokers[0], group.brokers[0].internal_port
     fill(group.bootstrap(), "bulk", RECORDS)
-    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(IDLE)]
-    slow = [stall(port) for _ in range(SLOW)]
     starts = [RECORDS * number // CATCHING_UP for number in range(CATCHING_UP + 1)]
-    with ThreadPoolExecutor(CATCHING_UP) as pool:
+    with ExitStack() as opened, ThreadPoolExecutor(CATCHING_UP) as pool:
+        for _ in range(IDLE):
+            opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+        for _ in range(SLOW):
+            opened.enter_context(stall(port))
         reading = [pool.submit(catch_up, port, start, end) for start, end in pairwise(starts)]
         sent = SentRecords(producer_of(group.bootstrap()), "tail")
         sent.send(200)
@@ -89,6 +92,4 @@ def test_memory_stays_under_its_bound_beside_thousands_of_clients_and_a_log_of_g
     peak = peak_rss_mib(broker)
     print(f"peak of the broker's memory: {peak} MiB")
     assert peak < RSS_MAX_MIB
-    for client in (*idle, *slow):
-        client.close()
     eventually(lambda: "strandline_requests_total" in broker.get("/metrics")[1], LIMIT_MS, "lives")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,8 @@ VALUE_BYTES = 100_000
 FLUSHED_EVERY = 1_000
 """Records, 100 MB, that a producer keeps at most."""
 RECORDS = PARTITION_BYTES // VALUE_BYTES
-RSS_MAX_MIB = 420
-"""150 for the broker itself, 128 for large responses, 64 for the connections' buffers, and 78 for
+RSS_MAX_MIB = 360
+"""110 for the broker itself, 128 for large responses, 64 for the connections' buffers, and 58 for
 small responses and what the interpreter keeps."""
 LIMIT_MS = 60_000
 
@@ -93,9 +94,11 @@ def test_memory_stays_under_its_bound_beside_idle_slow_and_late_clients(
     broker = group.brokers[0]
     port = int(broker.wait_for("registered")["listeners"]["INTERNAL"])
     fill(group.bootstrap(), "bulk", RECORDS)
-    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(IDLE)]
-    slow = [stall(port) for _ in range(SLOW)]
-    with ThreadPoolExecutor(CATCHING_UP) as pool:
+    with ExitStack() as opened, ThreadPoolExecutor(CATCHING_UP) as pool:
+        for _ in range(IDLE):
+            opened.enter_context(socket.create_connection(("127.0.0.1", port)))
+        for _ in range(SLOW):
+            opened.enter_context(stall(port))
         reading = [pool.submit(catch_up, port, 0, RECORDS) for _ in range(CATCHING_UP)]
         sent = SentRecords(producer_of(group.bootstrap()), "tail")
         sent.send(200)
@@ -103,6 +106,4 @@ def test_memory_stays_under_its_bound_beside_idle_slow_and_late_clients(
         assert read_all(group.bootstrap(), "tail", 200) == sent.offsets
         assert min(each.result() for each in reading) >= RECORDS * VALUE_BYTES
     assert peak_rss_mib(broker) < RSS_MAX_MIB
-    for client in (*idle, *slow):
-        client.close()
     eventually(lambda: "strandline_requests_total" in broker.get("/metrics")[1], LIMIT_MS, "lives")

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from strandline_operator.broker_settings import file_of
-from strandline_operator.observe import read_cluster
+from strandline_operator.reading import read_cluster
 from tests.support import strandline_objects as objects
 from tests.support.attended_group import AttendedGroup
 from tests.support.broker_group import FORMED_LIMIT_MS

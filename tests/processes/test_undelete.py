@@ -6,9 +6,11 @@ Real brokers, a real operator, a real API server with a garbage collector.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from strandline.errors import ConfigError
 from strandline_cli.kubectl import Kubernetes
@@ -169,6 +171,19 @@ def test_a_deleted_topic_comes_back_with_every_record(
         undelete(kubernetes_of(world), wanted("gone"), said.append)
 
 
+def test_a_topic_that_is_deleted_as_soon_as_it_is_there_leaves_nothing(world: World) -> None:
+    topic_ids: dict[str, str] = {}
+    for name in (f"short-{number}" for number in range(6)):
+        world.create(name)
+        world.group.wait_full_isr(name, PARTITIONS)
+        topic_ids[name] = world.group.topic_id(name)
+        world.operator.kubectl("delete", "replicatedtopic", name)
+    for topic_id in topic_ids.values():
+        wait_stray(world, topic_id, in_trash=True)
+    known = AdminClient({"bootstrap.servers": world.group.bootstrap()}).list_topics(timeout=10)
+    assert not topic_ids.keys() & known.topics.keys()
+
+
 def test_the_leader_epochs_of_a_topic_that_comes_back_go_on(world: World) -> None:
     # A client that knows a higher one of this topic id takes any lower one for old metadata.
     known = Written(world, "known")
@@ -186,6 +201,39 @@ def test_the_leader_epochs_of_a_topic_that_comes_back_go_on(world: World) -> Non
     known.is_whole()
     after = [each["leaderEpoch"] for each in world.group.partitions("known", PARTITIONS)]
     assert all(new > old for old, new in zip(before, after, strict=True))
+
+
+def test_a_topic_that_had_moved_comes_back_with_every_record(world: World) -> None:
+    group, name = world.group, "elsewhere"
+    one = objects.topic(group.namespace, name, partitions=1, replicationFactor=1)
+    group.control_plane.apply(one)
+    group.wait_full_isr(name)
+    (placed,) = group.partition(name)["replicas"]
+    moved_to = (placed - 1) % 3
+    before = SentRecords(producer_of(group.bootstrap()), name, prefix="before")
+    before.send(10)
+    before.settle()
+    group.move(name, moved_to)
+    group.wait_moved(name, moved_to)
+    sent = SentRecords(producer_of(group.bootstrap()), name)
+    sent.send(50)
+    sent.settle()
+    everything = {**before.offsets, **sent.offsets}
+    topic_id = group.topic_id(name)
+    world.operator.kubectl("delete", "replicatedtopic", name)
+    brokers = sorted((placed, moved_to))
+
+    def listed() -> bool:
+        found = strays(world)[topic_id]
+        assert found["inTrash"], found
+        assert found["replicas"] == [{"partition": 0, "brokers": brokers}], found
+        return True
+
+    eventually(listed, GARBAGE_LIMIT_MS, "it was deleted", retry_on=(KeyError, AssertionError))
+    undelete(kubernetes_of(world), replace(wanted(name), replication_factor=2), print)
+    group.wait_full_isr(name)
+    assert read_all(group.bootstrap(), name, len(everything)) == everything
+    assert sorted(everything.values()) == list(range(60))
 
 
 def test_an_undelete_of_what_is_not_there_changes_nothing(world: World) -> None:

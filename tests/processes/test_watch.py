@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from strandline_cli.end_asked import EndAsked
 from strandline_cli.kubectl import ApiProxy, Kubernetes
 from strandline_cli.watch import ReadMetrics, WatchWishes, watch
 from tests.processes.conftest import MakeGroup
@@ -63,19 +64,19 @@ class Printed:
 @contextmanager
 def watching(group: BrokerGroup, printed: Printed) -> Iterator[None]:
     """Watch a group in a thread until the block ends."""
-    ended = threading.Event()
+    end = EndAsked()
     kubernetes = Kubernetes(group.control_plane.kubeconfig, group.namespace, programs())
     wishes = WatchWishes(cluster="", topic="", seconds=LIMIT_SECONDS)
     reader = metrics_of(group)
     thread = threading.Thread(
-        target=lambda: watch(kubernetes, wishes, ended, read_metrics=reader), daemon=True
+        target=lambda: watch(kubernetes, wishes, end, read_metrics=reader), daemon=True
     )
     thread.start()
     try:
         printed.wait_for("controller: broker")
         yield
     finally:
-        ended.set()
+        end.ask()
         thread.join(LIMIT_SECONDS)
     assert not thread.is_alive()
     printed.wait_for("watched ")
@@ -135,10 +136,15 @@ def test_the_program_ends_on_ctrl_c_with_a_summary(group: BrokerGroup) -> None:
         text=True,
     ) as process:
         lines: list[str] = []
-        for line in process.stdout or ():
-            lines.append(line)
-            if line.startswith("controller: "):
-                process.send_signal(signal.SIGINT)
+        try:
+            for line in process.stdout or ():
+                lines.append(line)
+                if line.startswith("controller: "):
+                    process.send_signal(signal.SIGINT)
+        except BaseException:
+            # One that does not end would outlive the limit of this test.
+            process.kill()
+            raise
     assert process.returncode == 0, lines
     assert any(re.match(rf"{TOPIC}-0 +\d +\d+ ", line) for line in lines), lines
     assert any(line.startswith("watched 1 partitions for ") for line in lines), lines

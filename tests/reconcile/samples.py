@@ -22,8 +22,9 @@ from strandline_operator.actions import (
     RemoveConfigMaps,
     RemoveServices,
 )
-from strandline_operator.observe import Cache, read_cluster
+from strandline_operator.observe import Cache
 from strandline_operator.operator_config import OperatorConfig
+from strandline_operator.reading import read_cluster
 
 Manifest = dict[str, Any]
 

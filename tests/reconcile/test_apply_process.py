@@ -18,16 +18,19 @@ from strandline.kube.objects import CLUSTER_LABEL
 from strandline_operator import kinds, resources
 from strandline_operator.actions import (
     Action,
+    ApplyStatus,
     EvictPod,
     InitialisePartitions,
     MovePartition,
+    PostEvent,
     RecreatePartitions,
 )
 from strandline_operator.apply import Applier, PartitionNotCreated
-from strandline_operator.observe import Cache, read_partition
+from strandline_operator.observe import Cache
 from strandline_operator.observed import ObjectRef
 from strandline_operator.operator_config import FIELD_MANAGER, OperatorConfig
 from strandline_operator.plan_topics import plan_topic
+from strandline_operator.reading import read_partition
 from strandline_operator.reconcile import now_text
 from tests.support import strandline_objects as objects
 from tests.support.control_plane import ControlPlane
@@ -56,9 +59,9 @@ class ApplierHarness:
         assert isinstance(action, InitialisePartitions)
         self.action = action
 
-    def plan(self) -> list[Action]:
-        """Return the plan for the topic as the cache shows it."""
-        found = self.cache.topic("orders")
+    def plan(self, name: str = "orders") -> list[Action]:
+        """Return the plan for a topic as the cache shows it."""
+        found = self.cache.topic(name)
         assert found is not None
         config = OperatorConfig(
             namespace=self.namespace,
@@ -129,6 +132,25 @@ def test_a_move_is_seen_by_the_next_plan_before_a_watch_shows_it(harness: Applie
         assert found is not None
         assigned = {each.name: each.assigned for each in found[1].partitions}
         assert assigned["orders-0"] == wanted
+
+    harness.run(scenario)
+
+
+def test_a_late_event_of_an_earlier_write_makes_no_second_event_of_a_refusal(
+    harness: ApplierHarness,
+) -> None:
+    async def scenario(applier: Applier, action: InitialisePartitions) -> None:
+        harness.plane.apply(objects.topic(harness.namespace, "wide", replicationFactor=5))
+        at_first = harness.plane.get("rtopic", "wide", "-n", harness.namespace)
+        harness.plane.kubectl("-n", harness.namespace, "label", "rtopic", "wide", "changed=since")
+        since = harness.plane.get("rtopic", "wide", "-n", harness.namespace)
+        harness.cache.put(kinds.TOPIC, at_first)
+        refused = harness.plan("wide")
+        assert [type(each) for each in refused] == [PostEvent, ApplyStatus]
+        for each in refused:
+            await applier.apply(each)
+        harness.cache.put(kinds.TOPIC, since)
+        assert harness.plan("wide") == []
 
     harness.run(scenario)
 

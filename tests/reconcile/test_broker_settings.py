@@ -11,7 +11,7 @@ from strandline.config.declaration import Applies
 from strandline_operator import kinds
 from strandline_operator.actions import ApplyObject, ApplyStatus
 from strandline_operator.broker_settings import BROKER_KEYS, wanted_digest
-from strandline_operator.observe import read_cluster
+from strandline_operator.reading import read_cluster
 
 from .samples import World, cluster, pod, registered
 from .test_conditions import conditions_after, led, planned, running

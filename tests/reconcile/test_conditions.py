@@ -19,10 +19,10 @@ from strandline_operator.actions import Action, ApplyStatus, PostEvent
 from strandline_operator.apply import PartitionNotCreated
 from strandline_operator.broker_settings import wanted_digest
 from strandline_operator.conditions import NAMED_MAX, Readiness, listed
-from strandline_operator.observe import read_cluster
 from strandline_operator.plan import plan_cluster
 from strandline_operator.plan_topics import plan_topic
 from strandline_operator.pods import read_pod
+from strandline_operator.reading import read_cluster
 from strandline_operator.refusals import FAILURES_TOLD, refusal_of
 from tests.chart.cases import COMPLETE
 

@@ -6,7 +6,7 @@ import pytest
 
 from strandline_operator import kinds
 from strandline_operator.disruption import not_in_sync
-from strandline_operator.observe import read_partition
+from strandline_operator.reading import read_partition
 
 from .samples import Manifest
 from .test_conditions import conditions_after, led, planned, running, shown

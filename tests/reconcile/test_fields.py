@@ -30,10 +30,10 @@ from strandline_operator import kinds
 from strandline_operator.actions import Action
 from strandline_operator.analysis import ANALYSIS_OF_LABEL, SUMMARY_KEY
 from strandline_operator.external import EXTERNAL_IP, nodes_asked_for
-from strandline_operator.observe import read_cluster, read_topic
 from strandline_operator.plan import plan_cluster
 from strandline_operator.plan_topics import plan_topic
 from strandline_operator.pod_settings import NodeSpread
+from strandline_operator.reading import read_cluster, read_topic
 from strandline_operator.topic_settings import effective_config
 from tests.chart.analysis_cases import ANALYSIS_STATUS
 from tests.chart.cases import COMPLETE, NOW, leaves

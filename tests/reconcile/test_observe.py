@@ -9,14 +9,9 @@ from strandline.kube.api import Object
 from strandline.kube.objects import CLUSTER_LABEL
 from strandline.model import BrokerEpoch, BrokerId
 from strandline_operator import kinds
-from strandline_operator.observe import (
-    Cache,
-    read_cluster,
-    read_object,
-    read_partition,
-    read_topic,
-)
+from strandline_operator.observe import Cache
 from strandline_operator.observed import Ownership
+from strandline_operator.reading import read_cluster, read_object, read_partition, read_topic
 from strandline_operator.topic_settings import effective_config
 
 from .samples import World, cluster, made, partition, pod, topic
@@ -149,21 +144,22 @@ def test_the_end_of_an_object_that_is_told_late_leaves_the_next_one_of_its_name(
 
 def test_an_object_of_a_restored_store_is_remembered_with_its_lower_version() -> None:
     world = World(topic(partitions=7))
-    restored = topic(partitions=5)
-    restored["metadata"]["resourceVersion"] = "3"
+    restored = at("3", 5)
     world.cache.put(kinds.TOPIC, restored)
     assert [each.partitions for each in world.cache.topics()] == [5]
     world.cache.went(kinds.TOPIC, restored)
     assert world.cache.topics() == []
 
 
+def at(version: str, partitions: int) -> Object:
+    """Return the topic at a version of its object."""
+    found = topic(partitions=partitions)
+    found["metadata"]["resourceVersion"] = version
+    return found
+
+
 def test_a_late_event_does_not_take_back_what_the_operator_has_written() -> None:
     cache = World(topic()).cache
-
-    def at(version: str, partitions: int) -> Object:
-        found = topic(partitions=partitions)
-        found["metadata"]["resourceVersion"] = version
-        return found
 
     def shown(value: Object) -> int:
         cache.put(kinds.TOPIC, value)
@@ -174,6 +170,13 @@ def test_a_late_event_does_not_take_back_what_the_operator_has_written() -> None
     assert shown(at("19", 3)) == 5
     assert shown(at("20", 5)) == 5
     assert shown(at("18", 3)) == 3, "a restored store has lower versions"
+
+
+def test_an_answer_that_comes_after_a_watch_does_not_take_back_what_that_showed() -> None:
+    cache = World(topic()).cache
+    cache.put(kinds.TOPIC, at("21", 7))
+    cache.put_written(kinds.TOPIC, at("20", 5))
+    assert [each.partitions for each in cache.topics()] == [7]
 
 
 def test_a_list_replaces_everything_of_its_kind() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from strandline_operator import kinds
-from strandline_operator.observe import read_cluster, read_object, read_partition, read_topic
 from strandline_operator.observed import Ownership
 from strandline_operator.ownership import ownership_of, partition_ownership_of
+from strandline_operator.reading import read_cluster, read_object, read_partition, read_topic
 
 from .samples import NOW, Manifest, cluster, made, partition, topic
 

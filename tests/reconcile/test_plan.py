@@ -18,10 +18,10 @@ from strandline_operator.actions import (
     RecreatePartitions,
     RemoveConfigMaps,
 )
-from strandline_operator.observe import read_cluster
 from strandline_operator.operator_config import CONFIG_MAPS_KEPT, OperatorConfig
 from strandline_operator.plan import plan_cluster
 from strandline_operator.plan_topics import plan_topic
+from strandline_operator.reading import read_cluster
 from tests.chart.cases import COMPLETE
 
 from .samples import CONFIG, LATER, NOW, Manifest, World, cluster, made, partition, topic

@@ -9,8 +9,8 @@ import pytest
 
 from strandline_operator import kinds, pod_settings, resources
 from strandline_operator.actions import PostEvent
-from strandline_operator.observe import read_cluster
 from strandline_operator.plan import plan_cluster
+from strandline_operator.reading import read_cluster
 from tests.chart.pod_cases import POD_SPEC
 
 from .samples import CONFIG, NOW, Manifest, World, cluster, made

@@ -12,7 +12,7 @@ from strandline.model import BrokerId
 from strandline_operator import resources
 from strandline_operator.actions import PostEvent
 from strandline_operator.broker_settings import BROKER_KEYS, file_text
-from strandline_operator.observe import read_cluster, read_topic
+from strandline_operator.reading import read_cluster, read_topic
 
 from .samples import CONFIG, NOW, Manifest, cluster, topic
 

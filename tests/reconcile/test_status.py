@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline_operator.observe import read_cluster, read_topic
+from strandline_operator.reading import read_cluster, read_topic
 from strandline_operator.topic_settings import effective_config
 
 from .samples import cluster, topic

@@ -9,9 +9,9 @@ import yaml
 
 from strandline_operator import kinds, resources, versions
 from strandline_operator.actions import ApplyObject, EvictPod, PostEvent
-from strandline_operator.observe import read_cluster
 from strandline_operator.operator_config import OperatorConfig
 from strandline_operator.plan import plan_cluster
+from strandline_operator.reading import read_cluster
 from tests.chart.cases import COMPLETE
 from tests.support.commands import REPOSITORY
 

@@ -33,3 +33,7 @@ def test_a_topic_comes_back_whenever_its_controller_is_killed(after_ms: int) -> 
 @pytest.mark.parametrize("for_ms", [20, 100, 110, 400, 1_500])
 def test_a_topic_comes_back_before_a_replica_has_heard_that_it_went(for_ms: int) -> None:
     comes_back(topic_plans.with_replica_cut_off(for_ms))
+
+
+def test_a_topic_comes_back_at_another_place_than_its_logs() -> None:
+    comes_back(topic_plans.moved_before())

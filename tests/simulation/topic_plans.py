@@ -12,7 +12,7 @@ from strandline.controller.broker_entry import InSession
 from strandline.controller.brokers import Brokers
 from strandline.model import TopicPartition
 from strandline_simulation.invariants import Invariant
-from strandline_simulation.plan import Fault, Plan, Produce, Timing
+from strandline_simulation.plan import Fault, Move, Plan, Produce, Timing
 
 from .mutants import Mutant
 
@@ -57,6 +57,13 @@ def with_replica_cut_off(for_ms: int) -> Plan:
     """Return a plan in which a replica hears of the deletion so much later."""
     cut = Fault(at_ms=DELETED_AT_MS - 5, kind="cut", target="0", for_ms=for_ms, peer=2)
     return back_after(100, partitions_left_ms=PARTITIONS_LEFT_FOR_MS, faults=(cut,))
+
+
+def moved_before() -> Plan:
+    """Return a plan whose topic had moved away from where its new Partitions are placed."""
+    found = back_after(100, partitions_left_ms=0)
+    moved = Move(at_ms=400, partition=0, replicas=(4, 5, 6))
+    return replace(found, brokers=7, moves=(moved,))
 
 
 def _forget_hosted_alone(

@@ -26,8 +26,8 @@ Owner = TypeVar("Owner", BrokerId, IsrEntry)
 class ElectionInput:
     """What an election depends on, beside the stored partition itself.
 
-    hosted: the partition's replicas on the disks of brokers in session. trashed: brokers in session
-    that have a log of it in the trash. announced: the last state that this controller sent to
+    hosted: the partition's replicas on the disks of brokers in session. trashed: those whose
+    trash may have what their disk lacks. announced: the last state that this controller sent to
     brokers. waited: a new partition has waited long enough for its brokers. state_lost: a broker
     refused the partition as new. first_seen_ms: when the controller first saw the object.
     """

@@ -9,6 +9,7 @@ objects of one partition only the one that counts reaches the reconciler and the
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import assert_never
 
 from strandline.model import ElectionKind, StoredPartition, StoredTopic, TopicId, TopicPartition
@@ -208,7 +209,7 @@ class ObjectEventHandler:
             return []
         known = active.topics.keep(topic)
         active.applied_configs.topic_changed(topic, now_ms)
-        if known is not None and known.settings != topic.settings:
+        if known is None or known.settings != topic.settings:
             active.propagator.settings_changed(topic)
         effects: list[ControllerEffect] = []
         for name in active.table.of_topic(topic.topic_id):
@@ -236,6 +237,8 @@ class ObjectEventHandler:
             active.reload.ask(now_ms)
         for topic in verdicts.current:
             effects.extend(self._follow_topic(topic, now_ms))
+        for name in chain.from_iterable(map(active.table.of_topic, verdicts.committed)):
+            active.reconciler.queue(name, now_ms)
         for topic_id in verdicts.deleted:
             effects.extend(self._delete_topic(topic_id))
         return effects

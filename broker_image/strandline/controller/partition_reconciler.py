@@ -26,6 +26,7 @@ from .leader_balance import LeaderBalance
 from .moves import Moves
 from .notices import StoreConflicted
 from .partition_entry import Finished, InDoubt, PartitionEntry
+from .partition_queue import PartitionQueue
 from .reassignment import next_step
 from .rebuild import KnownEpochs, accepted_epochs, is_behind
 from .restores import Restores
@@ -55,15 +56,13 @@ class PartitionReconciler:
         self._epoch = context.epoch
         self._new_request_id = context.new_request_id
         self._table = context.table
-        self._urgent: dict[str, None] = {}
-        self._queue: dict[str, None] = {}
-        self._delayed: dict[str, int] = {}
+        self._queue = PartitionQueue()
         self._calls: dict[int, str] = {}
 
     @property
     def next_wakeup_ms(self) -> int | None:
         """When the first delayed partition is due, or the first preferred leader."""
-        due = [*self._delayed.values(), self._balance.next_wakeup_ms]
+        due = (self._queue.next_wakeup_ms, self._balance.next_wakeup_ms)
         return min((ms for ms in due if ms is not None), default=None)
 
     @property
@@ -74,21 +73,19 @@ class PartitionReconciler:
     @property
     def queue_length(self) -> int:
         """Partitions that wait for their turn."""
-        return len(self._urgent) + len(self._queue)
+        return len(self._queue)
 
     def is_busy(self, name: str) -> bool:
         """Tell whether a partition is queued or has a store call out."""
         entry = self._table.entries.get(name)
-        waits = name in self._urgent or name in self._queue or name in self._delayed
-        return waits or (entry is not None and entry.open_request_id is not None)
+        return name in self._queue or (entry is not None and entry.open_request_id is not None)
 
     def forget(self, name: str) -> list[ControllerEffect]:
         """Forget a partition whose object is gone; refuse its requests."""
         entry = self._table.remove(name)
         if entry is None:
             return []
-        for queue in (self._urgent, self._queue, self._delayed):
-            queue.pop(name, None)
+        self._queue.discard(name)
         self._moves.forget(name)
         self._balance.forget(name)
         if entry.open_request_id is not None:
@@ -97,21 +94,20 @@ class PartitionReconciler:
 
     def queue(self, name: str, now_ms: int) -> None:
         """Reconcile a partition soon."""
-        self._enqueue(self._queue, name, now_ms)
+        if self._is_to_wait(name, now_ms):
+            self._queue.add(name)
 
     def queue_first(self, name: str, now_ms: int) -> None:
         """Reconcile a partition before the others: it has no leader, or producers wait."""
-        self._queue.pop(name, None)
-        self._enqueue(self._urgent, name, now_ms)
+        if self._is_to_wait(name, now_ms):
+            self._queue.add_first(name)
 
-    def _enqueue(self, queue: dict[str, None], name: str, now_ms: int) -> None:
+    def _is_to_wait(self, name: str, now_ms: int) -> bool:
+        """Tell whether a partition is known; one that did not wait yet does so from now on."""
         entry = self._table.entries.get(name)
-        if entry is None:
-            return
-        if not self.is_busy(name):
+        if entry is not None and not self.is_busy(name):
             entry.mark_queued(now_ms)
-        if name not in self._urgent:
-            queue[name] = None
+        return entry is not None
 
     def add_request(self, entry: PartitionEntry, event: IsrChangeRequested, now_ms: int) -> None:
         """Judge an AlterPartition soon, and at once if records wait for members to leave."""
@@ -141,30 +137,25 @@ class PartitionReconciler:
             self.queue(name, now_ms)
             return finished, []
         entry.fail_call(now_ms, self._timing.retry)
-        self._queue[name] = None
+        self._queue.add(name)
         outcome, failures = event.outcome.value, entry.failures
         return None, [StoreConflicted(name=name, outcome=outcome, failures=failures)]
 
     def run(self, now_ms: int) -> list[ControllerEffect]:
         """Reconcile the queued partitions, as many as store calls may be in flight."""
-        for name in [name for name, due_ms in self._delayed.items() if due_ms <= now_ms]:
-            del self._delayed[name]
-            self._queue[name] = None
+        self._queue.wake(now_ms)
         for name in self._balance.take_due(now_ms):
             self.queue(name, now_ms)
         effects: list[ControllerEffect] = []
-        for queue in (self._urgent, self._queue):
-            for name in list(queue):
-                if len(self._calls) >= self._timing.store_calls_in_flight_max:
-                    return effects
-                del queue[name]
-                entry = self._table.entries.get(name)
-                if entry is None or entry.open_request_id is not None:
-                    continue
-                if now_ms < entry.not_before_ms:
-                    self._delayed[name] = entry.not_before_ms
-                else:
-                    effects.extend(self._reconcile(name, entry, now_ms))
+        while self._queue and len(self._calls) < self._timing.store_calls_in_flight_max:
+            name = self._queue.take()
+            entry = self._table.entries.get(name)
+            if entry is None or entry.open_request_id is not None:
+                continue
+            if now_ms < entry.not_before_ms:
+                self._queue.delay(name, entry.not_before_ms)
+            else:
+                effects.extend(self._reconcile(name, entry, now_ms))
         return effects
 
     def _reconcile(self, name: str, entry: PartitionEntry, now_ms: int) -> list[ControllerEffect]:
@@ -175,6 +166,12 @@ class PartitionReconciler:
         is_known_lost = entry.state_lost or (state is not None and state.reason == STATE_LOST)
         if state and not is_known_lost and is_behind(state, self._accepted(entry)):
             return self._read(entry)
+        until_counts_ms = entry.first_seen_ms + self._timing.topic_commit_wait_ms
+        may_count = state is None and self._topics.may_be_committed(entry.stored.tp.topic_id)
+        if may_count and now_ms < until_counts_ms:
+            # The logs of a topic that goes before it counts would stay (ADR 0037).
+            self._queue.delay(name, until_counts_ms)
+            return []
         wait_until_ms = entry.first_seen_ms + self._timing.new_partition_wait_ms
         inputs = ElectionInput(
             brokers=self._brokers.entries,
@@ -200,7 +197,7 @@ class PartitionReconciler:
         if decision is not None:
             return self._write(entry, decision.state, kind=decision.kind)
         if entry.stored.state is None and not inputs.waited:
-            self._delayed[name] = wait_until_ms
+            self._queue.delay(name, wait_until_ms)
         if not entry.requests:
             entry.forgive()
         if state is not None and is_to_be_rebuilt(state):

@@ -143,13 +143,15 @@ def choose_rebuilt_isr(
 ) -> tuple[IsrEntry, ...]:
     """Return the ISR that begins anew, its leader first; empty while a broker's log is unknown.
 
-    Empty also if nothing tells which of the logs has everything. A log of a broker that is no
-    replica cannot lead: if it has most, the partition waits. If all logs are empty, and none is in
-    a trash, the partition is new, and all its brokers are in sync.
+    Empty also if nothing tells which of the logs has everything, or if a log is yet to come from a
+    trash. A log of a broker that is no replica cannot lead: if it has most, the partition waits. If
+    all logs are empty, and none is in a trash, the partition is new, and all are in sync.
 
     Shape:   without names the brokers whose logs a person gave up, trashed those with a log of
              it in the trash
     """
+    if trashed - without - hosted.keys():
+        return ()
     present: dict[IsrEntry, HostedReplica] = {}
     for broker_id in state.replicas:
         if broker_id in without:
@@ -214,11 +216,13 @@ def fence(
     """Commit a fence above all that this controller knows, for all that may have data.
 
     The partition may have moved: beside the assigned brokers, those of the states that are known
-    and all that report a log are behind the fence, as replicas to be removed (ADR 0057).
+    and all that report a log, on disk or in the trash, are behind the fence, as replicas to be
+    removed (ADR 0057).
     """
     known = known_epochs(inputs.hosted.values(), inputs.announced)
     announced = () if inputs.announced is None else inputs.announced.replicas
-    gathered = (*assigned, *state.replicas, *announced, *sorted(inputs.hosted))
+    have_logs = sorted({*inputs.hosted, *inputs.trashed})
+    gathered = (*assigned, *state.replicas, *announced, *have_logs)
     replicas = tuple(dict.fromkeys(gathered))[:REPLICAS_MAX]
     apart = replace(
         state,
@@ -237,7 +241,7 @@ def rebuild(
     Any registered broker may have a log: it must be in session, unless a person gave it up.
     """
     without = stored.rebuild_without
-    outside = inputs.hosted.keys() - {*state.replicas, *without}
+    outside = {*inputs.hosted, *inputs.trashed} - {*state.replicas, *without}
     is_too_narrow = bool(outside) and len(state.replicas) < REPLICAS_MAX
     if is_too_narrow or is_too_low(state, inputs.hosted.values(), inputs.announced):
         return fence(state, inputs, assigned=stored.assigned)

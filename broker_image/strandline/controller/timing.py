@@ -51,6 +51,8 @@ class ControllerTiming:
     """So many refused probes in a row prove death."""
     new_partition_wait_ms: int = 2_000
     """A new partition waits so long for all assigned brokers, so that leaders are spread."""
+    topic_commit_wait_ms: int = 10_000
+    """A new partition waits so long until its topic counts, so that its logs go with it."""
     new_topic_wait_ms: int = 5_000
     """Clients hear of new partitions once all of the topic have a state, or after so long."""
     metadata_period_ms: int

@@ -28,12 +28,14 @@ class TopicVerdicts:
 
     deleted: the BrokerCluster has recorded these, their logs may go. gone: committed by this
     controller, to be recorded. returned: recorded or confirmed before, and there again.
-    current: those of the list that are as new as what is known.
+    committed: these count as committed from now on. current: those of the list that are as new as
+    what is known.
     """
 
     deleted: tuple[TopicId, ...] = ()
     gone: tuple[DeletedTopic, ...] = ()
     returned: tuple[TopicId, ...] = ()
+    committed: tuple[TopicId, ...] = ()
     current: tuple[StoredTopic, ...] = ()
 
 
@@ -79,6 +81,10 @@ class Topics:
     def is_confirmed(self, topic_id: TopicId) -> bool:
         """Tell whether a topic's deletion is confirmed: its late watch events mean nothing."""
         return topic_id in self._confirmed
+
+    def may_be_committed(self, topic_id: TopicId) -> bool:
+        """Tell whether a topic does not count as committed, and nothing is known to forbid it."""
+        return self._may_delete and topic_id not in self._committed
 
     def load(self, cluster: ClusterRecord | None, topics: Iterable[StoredTopic]) -> None:
         """Take the first lists after the election: their topics are committed."""
@@ -166,16 +172,17 @@ class Topics:
         gone = [each for each in missing if each in self._committed and each not in deleted]
         for topic_id in deleted:
             self._confirm(topic_id)
-        self._commit(event)
         return TopicVerdicts(
             deleted=tuple(deleted),
             gone=tuple(DeletedTopic(topic_id=e, topic_name=self._committed[e]) for e in gone),
             returned=tuple(sorted(returned)),
+            committed=self._commit(event),
             current=current,
         )
 
-    def _commit(self, event: TopicsRead) -> None:
+    def _commit(self, event: TopicsRead) -> tuple[TopicId, ...]:
         """Commit what a list shows beside the revision that rose for it, and the rest soon."""
+        committed: list[TopicId] = []
         revision = 0 if event.cluster is None else event.cluster.topic_revision
         for topic_id in self._raised_for.keys() - event.topic_ids:
             del self._raised_for[topic_id]
@@ -183,7 +190,9 @@ class Topics:
             if self._raised_for.get(topic.topic_id, revision + 1) <= revision:
                 del self._raised_for[topic.topic_id]
                 self._committed[topic.topic_id] = topic.topic_name
+                committed.append(topic.topic_id)
         self._commit_soon(topic.topic_id for topic in event.topics)
+        return tuple(committed)
 
     def _commit_soon(self, topic_ids: Iterable[TopicId]) -> None:
         if self._may_delete:

@@ -422,11 +422,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         is_gone = isinstance(self._state, Lost) or self._transport.is_closing()
         if is_gone or not self._responses.has_untaken:
             return
-        left = self._transport.get_write_buffer_size()
-        if left == 0:
+        if self._transport.get_write_buffer_size() == 0:
             self._responses.taken()
         else:
-            self._responses.left(left)
             # Blocks the responses now; `resume_writing` comes when the buffer is empty.
             self._transport.set_write_buffer_limits(high=0, low=0)
 

@@ -39,11 +39,6 @@ class ResponseMemory:
         elif self.is_counted or self._turn is not None:
             self._share.give_back()
 
-    def left(self, size_bytes: int) -> None:
-        """Hold no more than what the kernel has not taken yet."""
-        if size_bytes < self._share.held:
-            self._share.resize(size_bytes)
-
     def give_back(self) -> None:
         """Hold nothing: the client has taken the response, or will never get it."""
         self._share.give_back()

@@ -143,13 +143,6 @@ class ResponseQueue:
             pending.memory.give_back()
         self._untaken.clear()
 
-    def left(self, size_bytes: int) -> None:
-        """Note how many of the written bytes are still ours: only those count from now on."""
-        *whole, last = self._untaken
-        for pending in whole:
-            pending.memory.give_back()
-        last.memory.left(size_bytes)
-
     def drop(self) -> None:
         """Cancel and give back all: the client is gone."""
         self.taken()

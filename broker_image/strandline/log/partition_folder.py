@@ -36,11 +36,13 @@ ACCEPTED_FILE = "accepted-state"
 PARTITION_MAX = (1 << 31) - 1
 METADATA_SIZE_MAX_BYTES = 4096
 ACCEPTED_SIZE_MAX_BYTES = 128
+NUMBER_MAX = (1 << 31) - 1
+"""The highest epoch and the highest broker id."""
 
 _TOPIC_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _FOLDER = re.compile(rf"({_TOPIC_ID.pattern})-(0|[1-9][0-9]{{0,9}})")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_NUMBER = rb"(-1|[0-9]{1,18})"
+_NUMBER = rb"(-1|[0-9]{1,10})"
 _ACCEPTED = re.compile(rb" ".join([_NUMBER] * 5) + rb"\n")
 
 
@@ -131,9 +133,10 @@ def left_accepted(folder: Path, *, topic_name: str) -> PersistedPartition | None
             match = _ACCEPTED.fullmatch(file.read(ACCEPTED_SIZE_MAX_BYTES))
     except OSError:
         return None
-    if match is None:
+    numbers = () if match is None else tuple(map(int, match.groups()))
+    if not numbers or max(numbers) > NUMBER_MAX:
         return None
-    leader_epoch, partition_epoch, led_in, led_by, led_as = map(int, match.groups())
+    leader_epoch, partition_epoch, led_in, led_by, led_as = numbers
     return PersistedPartition(
         topic_name=topic_name,
         leader_epoch=LeaderEpoch(leader_epoch),

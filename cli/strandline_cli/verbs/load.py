@@ -185,18 +185,12 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _follow(kubernetes: Kubernetes, name: str) -> int:
-    import signal
-    import threading
-
+    from strandline_cli.end_asked import EndAsked
     from strandline_cli.load_follow import follow
     from strandline_cli.load_page import is_well
     from strandline_cli.running_load import look
 
-    ended = threading.Event()
-    # Also where a shell ignores SIGINT for what runs in the background.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
-    seen = follow(lambda: look(kubernetes, name), ended)
+    seen = follow(lambda: look(kubernetes, name), EndAsked.by_signals())
     return 0 if seen is not None and is_well(seen.summary) else 1
 
 

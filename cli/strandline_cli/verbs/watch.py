@@ -24,9 +24,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    import signal
-    import threading
-
+    from strandline_cli.end_asked import EndAsked
     from strandline_cli.kubectl import Kubernetes
     from strandline_cli.recover import kubeconfig_of
     from strandline_cli.watch import WatchWishes, watch
@@ -35,11 +33,7 @@ def _run(options: argparse.Namespace) -> int:
     kubernetes = Kubernetes(kubeconfig, options.namespace, context=options.context)
     seconds = math.inf if options.seconds is None else options.seconds
     wishes = WatchWishes(cluster=options.cluster, topic=options.topic, seconds=seconds)
-    ended = threading.Event()
-    # Also where a shell ignores SIGINT for what runs in the background.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
-    watch(kubernetes, wishes, ended)
+    watch(kubernetes, wishes, EndAsked.by_signals())
     return 0
 
 

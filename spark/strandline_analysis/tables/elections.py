@@ -330,13 +330,7 @@ def _with_kinds(changes: DataFrame, facts: DataFrame, *, interval_ms: int) -> Da
     none or several: unclean if the new leader was outside the last known ISR and no count of others
     alone says otherwise, controlled if the old leader is still scraped, broker_failure otherwise.
     """
-    counter = of(facts, names.LEADER_ELECTIONS_TOTAL)
-    kind = _looked_up(KINDS, F.col("labels")["kind"])
-    counted = (
-        counter.where(F.col("value") > F.col("previous_value"))
-        .select(kind.alias("counted"), F.col("first_ms").alias("counted_ms"))
-        .where(F.col("counted").isNotNull())
-    )
+    counted = _counted(facts)
     after_old = F.col("counted_ms") > F.col("t_last_old_ms")
     before_scrape = F.col("counted_ms") <= F.col("first_ms") + interval_ms
     possible = (F.col("counted") != "preferred") | (F.col("cause") == "alive")
@@ -373,6 +367,28 @@ def _with_kinds(changes: DataFrame, facts: DataFrame, *, interval_ms: int) -> Da
         .join(outside, key, "left")
         .withColumn("kind", F.coalesce(one, signs))
         .drop("counted", "outside")
+    )
+
+
+def _counted(facts: DataFrame) -> DataFrame:
+    """Return which kinds of elections controllers counted, and the scrapes that showed it first.
+
+    Shape:   counted (a kind), counted_ms
+    """
+    # A process counts from 0, whatever the one before it had counted.
+    anew = processes(facts).where(F.col("old_start_ms").isNotNull()).select("pod", "first_ms")
+    first_scrapes = F.broadcast(anew.distinct().withColumn("is_first", F.lit(True)))
+    counter = of(facts, names.LEADER_ELECTIONS_TOTAL).join(
+        first_scrapes, ["pod", "first_ms"], "left"
+    )
+    before = F.when(F.col("is_first"), 0.0).otherwise(F.col("previous_value"))
+    return (
+        counter.where(F.col("value") > before)
+        .select(
+            _looked_up(KINDS, F.col("labels")["kind"]).alias("counted"),
+            F.col("first_ms").alias("counted_ms"),
+        )
+        .where(F.col("counted").isNotNull())
     )
 
 

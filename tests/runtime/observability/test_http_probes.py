@@ -13,6 +13,7 @@ import pytest
 from strandline.runtime.observability.http_probes import ProbeServer
 from strandline.runtime.observability.logs import BrokerLogFormatter
 from strandline.runtime.observability.metrics import Metrics
+from tests.support.ports import free_port
 
 GARBAGE = bytes(range(256)) * 16
 LIVE = b"GET /live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
@@ -85,7 +86,8 @@ def test_the_port_is_open_at_the_pods_address_and_on_loopback_alone(
 
     async def scenario() -> None:
         probes = ProbeServer(Metrics(), ready=lambda: True)
-        port = await probes.start(host, 0)
+        # A port that is free at the one address may be taken at the other.
+        port = await probes.start(host, free_port())
         for address, expected in {host: True, **others}.items():
             assert await is_open(address, port) is expected, address
         await probes.stop()

@@ -55,7 +55,7 @@ def failed(reporter: CoreNoticeReporter) -> None:
 
 
 def deleted(reporter: CoreNoticeReporter) -> None:
-    reporter.forget_leadership(TP)
+    reporter.replica_deleted(TP)
 
 
 @pytest.mark.parametrize("end", [became_follower, failed, deleted])
@@ -70,7 +70,7 @@ def test_an_ended_leadership_is_forgotten_and_the_others_are_kept(
 
 def test_deletion_of_a_replica_that_never_led_changes_nothing() -> None:
     reporter = leading()
-    reporter.forget_leadership(TopicPartition(topic_id=TopicId("u"), partition=0))
+    reporter.replica_deleted(TopicPartition(topic_id=TopicId("u"), partition=0))
     assert len(reporter.leader_since) == 2
 
 

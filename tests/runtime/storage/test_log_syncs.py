@@ -25,22 +25,30 @@ FSYNCS = {"fsync", "fdatasync"}
 
 
 class HeldDisk:
-    """Each fdatasync of a segment waits until a test lets it go on; begun counts them."""
+    """Each fdatasync of a segment waits until a test lets it go on; begun counts them.
+
+    They go on in the order in which they began.
+    """
 
     def __init__(self) -> None:
         self.begun = 0
-        self._gate = threading.Semaphore(0)
+        self._may_finish = 0
+        self._changed = threading.Condition()
 
     def hold(self, fd: int) -> None:
         """Stand for the disk."""
         if Path(os.readlink(f"/proc/self/fd/{fd}")).suffix == ".log":
-            self.begun += 1
-            assert self._gate.acquire(timeout=LIMIT_MS / 1000)
+            with self._changed:
+                self.begun += 1
+                turn = self.begun
+                assert self._changed.wait_for(lambda: self._may_finish >= turn, LIMIT_MS / 1000)
         _FDATASYNC(fd)
 
     def finish(self, count: int = 1) -> None:
-        """Let as many go on."""
-        self._gate.release(count)
+        """Let as many more go on."""
+        with self._changed:
+            self._may_finish += count
+            self._changed.notify_all()
 
 
 _FDATASYNC = os.fdatasync
@@ -105,6 +113,7 @@ def test_one_sync_of_a_log_runs_at_a_time_and_covers_what_was_there_when_it_bega
             assert one.flushed == []
             disk.finish(2)
             await one.until(lambda: disk.begun == 3, "the next sync has begun")
+            await one.until(lambda: (OTHER, 1) in one.flushed, "the other log is told of")
             assert sorted(one.flushed) == [(TP, 1), (OTHER, 1)]
             disk.finish()
             await one.until(lambda: (TP, 3) in one.flushed, "the rest is told of")

@@ -36,8 +36,13 @@ def sample(name: str, labels: Iterable[tuple[str, str]], value: float) -> str:
 
 def beginning(name: str, labels: Iterable[tuple[str, str]]) -> str:
     """Return the line of a sample up to its value."""
-    shown = ",".join([f'{key}="{_escaped(each)}"' for key, each in labels])
+    shown = pairs(labels)
     return f"{name}{{{shown}}} " if shown else f"{name} "
+
+
+def pairs(labels: Iterable[tuple[str, str]]) -> str:
+    """Return labels and their values as they stand between the braces of a sample."""
+    return ",".join([f'{key}="{_escaped(each)}"' for key, each in labels])
 
 
 def in_steps(samples: Sequence[str]) -> Iterator[str]:

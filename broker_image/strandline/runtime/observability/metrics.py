@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final
 
 import prometheus_client
@@ -44,9 +44,14 @@ class Metrics:
         """Show more text at each scrape; each piece is made in a step of its own."""
         self._sections.append(pieces)
 
-    def show_from_the_start(self, rows: Iterable[Metric]) -> None:
-        """Make the counters and histograms of rows, so that Prometheus sees them before any use."""
+    def show_from_the_start(self, rows: Iterable[Metric], but: Collection[Metric] = ()) -> None:
+        """Make the counters and histograms of rows, so that Prometheus sees them before any use.
+
+        Shape:   but names rows that a section shows
+        """
         for row in rows:
+            if row in but:
+                continue
             if row.kind is MetricKind.COUNTER:
                 self.counter(row)
             elif row.kind is MetricKind.HISTOGRAM:

@@ -19,6 +19,7 @@ from strandline.log_fields import fields
 from strandline.model import ElectionKind, TopicPartition
 from strandline.runtime.event_loop.clock import Clock
 
+from .isr_counters import IsrCounters
 from .metrics import Metrics
 
 _log = logging.getLogger(__name__)
@@ -39,6 +40,8 @@ class CoreNoticeReporter:
         """Wall time in seconds, for partitions led here."""
         self.isr_changed_at: dict[TopicPartition, float] = {}
         """Wall time in seconds, for partitions led here."""
+        self._isr_counters = IsrCounters()
+        metrics.add_section(self._isr_counters.pieces)
         for fence in FENCES:
             metrics.counter(names.FENCED_REQUESTS_TOTAL).labels(fence)
         for operation in OPERATIONS:
@@ -62,7 +65,7 @@ class CoreNoticeReporter:
             case core_notices.BecameLeader():
                 self._became_leader(notice)
             case core_notices.BecameFollower():
-                self.forget_leadership(notice.tp)
+                self._forget_leadership(notice.tp)
                 _say(logging.INFO, "became follower", notice)
             case core_notices.IsrChanged():
                 self._isr_changed(notice)
@@ -78,14 +81,12 @@ class CoreNoticeReporter:
                 self._metrics.counter(names.FENCED_REQUESTS_TOTAL).labels(notice.fence).inc()
                 _say(logging.WARNING, "fenced", notice)
             case core_notices.ReplicaFailed():
-                self.forget_leadership(notice.tp)
+                self._forget_leadership(notice.tp)
                 self._metrics.gauge(names.LOG_DIRECTORY_FAILED).set(1)
                 _say(logging.ERROR, "replica failed", notice)
 
     def _became_leader(self, notice: core_notices.BecameLeader) -> None:
-        labels = (notice.topic_name, str(notice.tp.partition))
-        self._metrics.counter(names.ISR_SHRINKS_TOTAL).labels(*labels)
-        self._metrics.counter(names.ISR_EXPANDS_TOTAL).labels(*labels)
+        self._isr_counters.count(notice.tp, notice.topic_name, shrank=False, expanded=False)
         now = self._clock.wall_time_us() / 1e6
         self.leader_since[notice.tp] = now
         self.isr_changed_at[notice.tp] = now
@@ -99,20 +100,24 @@ class CoreNoticeReporter:
         began, changed = self.leader_since.get(tp), self.isr_changed_at.get(tp)
         return None if began is None or changed is None else (began, changed)
 
-    def forget_leadership(self, tp: TopicPartition) -> None:
+    def replica_deleted(self, tp: TopicPartition) -> None:
+        """Forget what is shown of a replica that this broker hosts no more."""
+        self._forget_leadership(tp)
+        self._isr_counters.forget(tp)
+
+    def _forget_leadership(self, tp: TopicPartition) -> None:
         """Forget since when a replica leads; this broker may have led it or not."""
         self.leader_since.pop(tp, None)
         self.isr_changed_at.pop(tp, None)
 
     def _isr_changed(self, notice: core_notices.IsrChanged) -> None:
-        labels = (notice.topic_name, str(notice.tp.partition))
         before, after = set(notice.isr_before), set(notice.isr_after)
+        shrank, expanded = bool(before - after), bool(after - before)
         self.isr_changed_at[notice.tp] = self._clock.wall_time_us() / 1e6
-        if before - after:
-            self._metrics.counter(names.ISR_SHRINKS_TOTAL).labels(*labels).inc()
+        self._isr_counters.count(notice.tp, notice.topic_name, shrank=shrank, expanded=expanded)
+        if shrank:
             _say(logging.INFO, "isr shrunk", notice)
-        if after - before:
-            self._metrics.counter(names.ISR_EXPANDS_TOTAL).labels(*labels).inc()
+        if expanded:
             _say(logging.INFO, "isr expanded", notice)
 
     def _truncated(self, notice: core_notices.Truncated) -> None:

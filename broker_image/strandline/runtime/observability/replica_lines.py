@@ -15,7 +15,7 @@ from strandline.log.partition_log import PartitionLog
 from strandline.model import BrokerId, PartitionState
 from strandline.names import Metric
 
-from .exposition import beginning, number
+from .exposition import number, pairs
 
 STATE_ROWS: Final = (
     names.PARTITION_LEADER_EPOCH,
@@ -44,6 +44,8 @@ FOLLOWER_ROWS: Final = (
 )
 ROWS: Final = (*OFFSET_ROWS, *SIZE_ROWS, *STATE_ROWS, *SINCE_ROWS, *FOLLOWER_ROWS)
 """The rows of a replica; `ReplicaLines` adds lines in this order."""
+_LABELS: Final = ROWS[0].labels
+"""Of every row, beside the replica's."""
 _STATES: Final = len(OFFSET_ROWS) + len(SIZE_ROWS)
 _SINCE: Final = _STATES + len(STATE_ROWS)
 _FOLLOWERS: Final = _SINCE + len(SINCE_ROWS)
@@ -56,7 +58,7 @@ class ReplicaLines:
     """One replica, as scrapes show it; `update` comes before what is read from it."""
 
     def __init__(self, topic_name: str, partition: int) -> None:
-        self._labels: Final = (topic_name, str(partition))
+        self._labels: Final = pairs(zip(_LABELS, (topic_name, str(partition)), strict=True))
         self._begin: Final = tuple(self._beginning(row) for row in (*OFFSET_ROWS, *SIZE_ROWS))
         self._state: PartitionState | None = None
         self.role = RoleName.IDLE
@@ -143,5 +145,6 @@ class ReplicaLines:
         )
         return [*(f"{text}{value}\n" for text, value in zip(begin, values, strict=True)), members]
 
-    def _beginning(self, row: Metric, *more: str) -> str:
-        return beginning(row.name, zip(row.labels, (*self._labels, *more), strict=True))
+    def _beginning(self, row: Metric, replica: str = "") -> str:
+        more = f',{row.labels[-1]}="{replica}"' if replica else ""
+        return f"{row.name}{{{self._labels}{more}}} "

@@ -52,6 +52,7 @@ from strandline.log_fields import fields
 from strandline.model import GRPC_LISTENER, INTERNAL_LISTENER, BrokerEpoch, Endpoint, Registration
 from strandline.runtime.event_loop.begun_tasks import end_all
 from strandline.runtime.event_loop.clock import Clock
+from strandline.runtime.observability import isr_counters
 from strandline.runtime.observability.http_probes import ProbeServer, measure_loop_lag
 from strandline.runtime.observability.logs import BrokerLogFormatter
 from strandline.runtime.observability.metrics import Metrics
@@ -157,7 +158,7 @@ class BrokerProcess:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop_asked.set)
         loop.set_exception_handler(self._on_loop_error)
-        self._metrics.show_from_the_start(names.ALL_METRICS)
+        self._metrics.show_from_the_start(names.ALL_METRICS, but=isr_counters.ROWS)
         self._metrics.gauge(names.BROKER_START_TIMESTAMP_SECONDS).set(time.time())
         try:
             async with AsyncExitStack() as stack:

@@ -92,7 +92,7 @@ class CoreShell:
 
     def _delete_replica(self, effect: effects.DeleteReplica) -> None:
         self._store.perform(effect)
-        self._reporter.forget_leadership(effect.tp)
+        self._reporter.replica_deleted(effect.tp)
 
     def _send_fetch(self, effect: effects.SendFetch) -> None:
         self._store.after_cuts(partial(self._replication_transport.send, effect))
