@@ -168,6 +168,20 @@ def test_label_edit_of_the_lease_keeps_the_controller_active() -> None:
     assert world.nodes[0].controller.epoch == 1
 
 
+def test_controller_of_a_store_that_went_back_to_its_earlier_term_records_a_higher_epoch() -> None:
+    world = with_active_controller(state(), nodes=(0,))
+    store = world.store
+    before = store.lease, store.record
+    world.deliver(0, ControllerEpochSeen(controller_epoch=ControllerEpoch(2)))
+    world.advance(100)
+    assert world.nodes[0].controller.epoch == 3
+    store.lease, store.record = before
+    world.advance(2_000)
+    assert store.record is not None
+    assert store.record.controller_epoch == 4
+    assert world.nodes[0].controller.epoch == 4
+
+
 def test_deleted_lease_makes_the_controller_resign() -> None:
     world = with_active_controller(state(), nodes=(0,))
     world.store.lease = None

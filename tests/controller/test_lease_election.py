@@ -155,7 +155,8 @@ def test_taking_again_from_oneself_is_no_transition() -> None:
 
 @pytest.mark.parametrize("outcome", [StoreOutcome.CONFLICT, StoreOutcome.UNKNOWN])
 def test_taking_write_in_doubt_is_settled_by_a_quorum_read(outcome: StoreOutcome) -> None:
-    for found, won in ((OTHERS, False), (replace(LEASE_FREE, holder_identity="me"), True)):
+    ours = replace(LEASE_FREE, holder_identity="me", controller_epoch=ControllerEpoch(2))
+    for found, won in ((OTHERS, False), (ours, True)):
         one = seen(LEASE_FREE)
         one.tick(0)
         put = request_of(one.take(ControllerEpoch(2), 0))
@@ -221,6 +222,30 @@ def test_quorum_read_that_does_not_name_us_loses_the_lease(found: LeaseRecord | 
     one, _ = holding()
     read = request_of(one.observe(OTHERS, 100))
     assert respond(one, read, StoreOutcome.OK, found, 110) == [LeaseLost(reason="another holder")]
+
+
+def test_lease_of_an_earlier_term_of_this_process_is_not_renewed_but_taken_again() -> None:
+    """A store that went back shows it; the record in the BrokerCluster went back as well."""
+    one, stored = holding()
+    put = request_of(one.tick(500))
+    read = request_of(respond(one, put, StoreOutcome.CONFLICT, None, 510))
+    older = replace(stored, resource_version="5", controller_epoch=ControllerEpoch(3))
+    assert respond(one, read, StoreOutcome.OK, older, 520) == [
+        LeaseLost(reason="another controller epoch")
+    ]
+    again = request_of(one.tick(520))
+    assert respond(one, again, StoreOutcome.OK, older, 530) == []
+    assert one.tick(530) == [MayTake(lease=older)]
+
+
+def test_read_of_an_earlier_term_of_this_process_proves_no_taking() -> None:
+    one = seen(LEASE_FREE)
+    one.tick(0)
+    put = request_of(one.take(ControllerEpoch(4), 0))
+    read = request_of(respond(one, put, StoreOutcome.UNKNOWN, None, 10))
+    older = replace(LEASE_FREE, holder_identity="me", controller_epoch=ControllerEpoch(3))
+    assert respond(one, read, StoreOutcome.OK, older, 20) == []
+    assert one.tick(20) == [MayTake(lease=older)]
 
 
 def test_watch_event_of_another_holder_alone_ends_nothing() -> None:

@@ -19,6 +19,7 @@ from tests.support.load import RATE, LoadProcess, scan_log
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
 ELECTIONS = 3
+LEASE = f"{objects.CLUSTER}-controller"
 SETTINGS: dict[str, object] = {
     "partition.audit.interval.ms": 1_000,
     "waiting.report.interval.ms": 1_000,
@@ -63,6 +64,25 @@ def controller_epoch(attended: AttendedGroup) -> int:
     return int(found["status"]["controller"]["epoch"])
 
 
+def term(attended: AttendedGroup, *, free: bool = False, above: int = 0) -> int:
+    """Return the epoch of broker 0's process as recorded, which must be above this one.
+
+    free: give the Lease away first if it is not so; all brokers try to take it, broker 0 first.
+    """
+    found = attended.group.get("brokerclusters", objects.CLUSTER)["status"]["controller"]
+    epoch = int(found["epoch"])
+    broker = attended.group.get("broker", f"{objects.CLUSTER}-0")["status"]
+    is_first = found["holderIdentity"] == f"broker-0/{broker['incarnation']}"
+    holder = attended.group.get("lease", LEASE)["spec"].get("holderIdentity")
+    is_settled = holder == found["holderIdentity"]
+    if free and is_settled and not (is_first and epoch > above):
+        released = '{"spec": {"holderIdentity": ""}}'
+        attended.kubectl("patch", "lease", LEASE, "--type=merge", f"--patch={released}")
+    assert is_first, found
+    assert epoch > above, found
+    return epoch
+
+
 def broker_epochs(attended: AttendedGroup) -> list[int]:
     found = (attended.group.get("broker", f"{objects.CLUSTER}-{n}") for n in range(3))
     return [int(each["status"]["brokerEpoch"]) for each in found]
@@ -89,6 +109,18 @@ def elect(attended: AttendedGroup, topic: str) -> None:
     group.wait_leader(topic, other_than=leader)
     group.start()
     group.wait_full_isr(topic, PARTITIONS)
+
+
+@pytest.mark.parametrize("settings", [LONG_TERM], ids=["the same term"])
+def test_a_controller_that_finds_its_own_earlier_term_takes_a_higher_epoch(
+    attended: AttendedGroup,
+) -> None:
+    """The first candidate resigns and takes the Lease again after the backup, in one process."""
+    first = attended.wait_for(lambda: term(attended, free=True), "a term of broker 0")
+    attended.plane.backup()
+    later = attended.wait_for(lambda: term(attended, free=True, above=first), "a later term")
+    attended.plane.restore()
+    attended.wait_for(lambda: term(attended, above=later), "a higher epoch", RESTORED_LIMIT_MS)
 
 
 def test_a_store_of_before_three_elections_loses_nothing_and_epochs_rise(

@@ -47,7 +47,7 @@ class _Role(Enum):
 
     OFFERED: the elector returned `MayTake`. TAKING ends with the response to the write, or with a
     quorum read when that response proves nothing. HOLDING ends with the renew deadline, with a
-    quorum read that names another holder, or with `release`.
+    quorum read that names another holder or another controller epoch, or with `release`.
     """
 
     WATCHING = "watching"
@@ -76,6 +76,7 @@ class LeaseElector:
         self._read_due_ms: int | None = 0
         self._take_not_before_ms = 0
         self._taken_sent_ms = 0
+        self._taken_epoch = ControllerEpoch(0)
         self._renewed_ms = 0
         self._renew_due_ms = 0
         self._release_tries = 0
@@ -166,6 +167,7 @@ class LeaseElector:
             return []
         changed = lease.holder_identity != self.identity
         self._role, self._taken_sent_ms = _Role.TAKING, now_ms
+        self._taken_epoch = controller_epoch
         return self._write(
             _Call.TAKE,
             replace(
@@ -235,15 +237,19 @@ class LeaseElector:
     def _on_read(self, lease: LeaseRecord | None, now_ms: int) -> list[LeaseEffect]:
         self._note(lease, now_ms)
         ours = lease is not None and lease.holder_identity == self.identity
+        # A store that went back may show an earlier term of this process: its epoch is not ours.
+        of_this_term = lease is not None and lease.controller_epoch == self._taken_epoch
         if self._role is _Role.RELEASING:
             return self._write_release(now_ms) if ours else self._released()
         if self._role is _Role.TAKING:
-            if lease is not None and ours:
+            if lease is not None and ours and of_this_term:
                 return self._confirm(lease, self._taken_sent_ms, now_ms)
             self._role = _Role.WATCHING
         elif self._role is _Role.HOLDING:
             if not ours:
                 return self._lose("another holder", now_ms)
+            if not of_this_term:
+                return self._lose("another controller epoch", now_ms)
             self._renew_due_ms = now_ms
         return []
 
