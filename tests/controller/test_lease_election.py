@@ -19,10 +19,13 @@ from tests.support.world.values import LEASE_FREE
 OTHERS = replace(LEASE_FREE, holder_identity="other", resource_version="5", renew_time="t5")
 
 
-def elector(*, rank: int = 0) -> LeaseElector:
+def elector(*, rank: int = 0, identity: str = "me") -> LeaseElector:
     numbers = count(1)
     return LeaseElector(
-        identity="me", rank=rank, timing=demo_timing().lease, new_request_id=lambda: next(numbers)
+        identity=identity,
+        rank=rank,
+        timing=demo_timing().lease,
+        new_request_id=lambda: next(numbers),
     )
 
 
@@ -49,9 +52,11 @@ def respond(
     return one.on_lease_response(event, now_ms)
 
 
-def seen(found: LeaseRecord | None, *, rank: int = 0, now_ms: int = 0) -> LeaseElector:
+def seen(
+    found: LeaseRecord | None, *, rank: int = 0, now_ms: int = 0, identity: str = "me"
+) -> LeaseElector:
     """Return an elector that read this Lease."""
-    one = elector(rank=rank)
+    one = elector(rank=rank, identity=identity)
     request_id = request_of(one.tick(now_ms))
     assert respond(one, request_id, StoreOutcome.OK, found, now_ms) == []
     return one
@@ -117,6 +122,31 @@ def test_lease_of_a_dead_holder_is_offered_early_but_by_rank() -> None:
     assert one.next_wakeup_ms == 3_050
     one.holder_died("other", 100)
     assert one.next_wakeup_ms == 150
+
+
+@pytest.mark.parametrize(
+    "holder, free_ms", [("broker-1/before", 1_000), ("broker-1/now", 0), ("me", 3_000)]
+)
+def test_lease_of_a_former_process_of_this_broker_is_offered_after_two_probe_deadlines(
+    holder: str, free_ms: int
+) -> None:
+    """This process has registered in its place; meanwhile others may prove it dead."""
+    lease = replace(OTHERS, holder_identity=holder)
+    one = seen(lease, identity="broker-1/now")
+    assert one.next_wakeup_ms == free_ms
+    assert one.tick(free_ms) == [MayTake(lease=lease)]
+
+
+def test_process_of_another_broker_is_no_former_one() -> None:
+    one = seen(replace(OTHERS, holder_identity="broker-11/before"), identity="broker-1/now")
+    assert one.tick(1_000) == []
+
+
+def test_former_process_that_renews_keeps_its_lease() -> None:
+    one = seen(replace(OTHERS, holder_identity="broker-1/before"), identity="broker-1/now")
+    renewed = replace(OTHERS, holder_identity="broker-1/before", resource_version="6")
+    one.observe(renewed, 900)
+    assert one.next_wakeup_ms == 1_900
 
 
 def test_offer_that_is_no_longer_free_is_not_taken() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from strandline.log.checkpoint import HighWatermarkCheckpoint
 from strandline.model import TopicId, TopicPartition
+from tests.processes.conftest import MakeGroup
 from tests.support import strandline_objects as objects
 from tests.support.broker_group import BrokerGroup
 from tests.support.broker_process import BrokerProgram
@@ -20,6 +21,12 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 PARTITIONS = 3
 CUT_BYTES = 100
 CHECKPOINT_LIMIT_MS = 30_000
+LONG_TERM: dict[str, object] = {
+    "controller.lease.duration.seconds": 3_600,
+    "controller.lease.renew.deadline.ms": 50_000,
+}
+"""Nobody waits in this test until such a Lease runs out."""
+SOON_MS = 30_000
 SHUTDOWN_PROGRESS = "controlled shutdown goes on"
 
 
@@ -76,6 +83,24 @@ def test_all_brokers_stopped_at_once_end_soon_and_lose_nothing(group: BrokerGrou
     after.settle()
     history = acked_history(before.offsets, after.offsets)
     judge_settled(group, "stopped", 1, history)
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_the_lease_of_a_process_that_a_later_one_replaced_is_not_waited_for(
+    make_group: MakeGroup, brokers: int
+) -> None:
+    """All are killed and start again: no other broker may have probed the former holder."""
+    group = make_group(brokers=brokers, **LONG_TERM)
+    before = group.get("brokerclusters", objects.CLUSTER)["status"]["controller"]
+    for broker in group.brokers:
+        broker.kill()
+    group.start()
+
+    def is_taken() -> bool:
+        now = group.get("brokerclusters", objects.CLUSTER)["status"]["controller"]
+        return bool(now["epoch"] > before["epoch"])
+
+    assert eventually(is_taken, SOON_MS, "a controller of the new processes")
 
 
 def test_a_reboot_of_all_machines_is_clean_where_every_record_was_fsynced(

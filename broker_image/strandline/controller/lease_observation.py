@@ -96,15 +96,24 @@ class LeaseObservation:
         """Return when this candidate may take the Lease.
 
         At once if the Lease is released, names a dead holder, or names this process (its abandoned
-        write has landed); otherwise a full duration after its last change. A rank delay is added.
+        write has landed). Soon if it names a former process of this broker, in whose place this one
+        has registered: the others have time to prove it dead, and one of them then leads earlier.
+        Otherwise a full duration after its last change. A rank delay is added.
         """
         if lease.holder_identity in ("", self.identity):
             free_ms = self.changed_ms
         elif lease.holder_identity == self.dead_holder:
             free_ms = max(self.dead_ms, self.changed_ms)
+        elif self._is_former_process(lease.holder_identity):
+            wait_ms = min(2 * self.timing.probe_deadline_ms, self._duration_ms(lease))
+            free_ms = self.changed_ms + wait_ms
         else:
             free_ms = self.changed_ms + self._duration_ms(lease)
         return free_ms + self.rank * self.timing.rank_delay_ms
+
+    def _is_former_process(self, holder_identity: str) -> bool:
+        ours, holder = HolderIdentity.parse(self.identity), HolderIdentity.parse(holder_identity)
+        return ours is not None and holder is not None and ours.broker_id == holder.broker_id
 
     def _duration_ms(self, lease: LeaseRecord) -> int:
         seconds = lease.lease_duration_seconds
