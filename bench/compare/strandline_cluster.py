@@ -90,11 +90,11 @@ class StrandlineCluster(Cluster):
         self._plane.stop()
 
     def scrape(self) -> int:
-        """Scrape broker 0 as Prometheus does and return the bytes of the response."""
-        status, text = self._group.brokers[0].get("/metrics")
-        if status != HTTPStatus.OK:
-            raise ConnectionError(f"a scrape got {status}")
-        return len(text)
+        """Scrape each broker as Prometheus does and return the bytes of all responses."""
+        found = [broker.get("/metrics") for broker in self._group.brokers]
+        if any(status != HTTPStatus.OK for status, _ in found):
+            raise ConnectionError(f"scrapes got {[status for status, _ in found]}")
+        return sum(len(text) for _, text in found)
 
 
 def malloc_settings() -> dict[str, str]:

@@ -109,7 +109,10 @@ def result_of(driver: subprocess.Popen[str]) -> dict[str, Any]:
 def bulk(
     machine: Machine, cluster: Cluster, *, partitions: int, value_bytes: int = KIB, share: int = 1
 ) -> Values:
-    """Produce as fast as it goes, then read it all; MB/s, and the brokers' CPU seconds per GB."""
+    """Produce as fast as it goes, then read it all; MB/s, and the brokers' CPU seconds per GB.
+
+    Beside them, for the lines of the rounds: which part the kernel used, and page faults per MB.
+    """
     topic, mib = machine.new_topic(cluster, partitions), machine.mib // share
     machine.settle_pages()
     what = {"topic": topic, "partitions": partitions, "mib": mib}
@@ -119,6 +122,8 @@ def bulk(
     return {
         "produce": made["bytes"] / made["seconds"] / 1e6,
         "cpu": used.brokers / (made["bytes"] / 1e9),
+        "system": used.system / (made["bytes"] / 1e9),
+        "faults": used.faults / (made["bytes"] / 1e6),
         "consume": read["bytes"] / read["seconds"] / 1e6,
     }
 
@@ -201,15 +206,19 @@ def failover(machine: Machine, cluster: Cluster) -> Values:
 
 
 def scrape(machine: Machine, cluster: Cluster) -> Values:
-    """Scrape one broker; ms of its CPU. Kafka has no such page without a plugin."""
+    """Scrape each broker; ms of CPU for one. Kafka has no such page without a plugin.
+
+    A leader shows more than a follower, and a broker that was killed leads nothing for a while: all
+    three brokers together always lead every partition once.
+    """
     if not isinstance(cluster, StrandlineCluster):
         return {}
-    cluster.scrape()  # the beginnings of all lines are made once
+    size = cluster.scrape()  # the beginnings of all lines are made once
     usage = Usage()
     for _ in range(SCRAPES):
         cluster.scrape()
     used = machine.note(usage, cluster)
-    return {"cpu": 1000 * used.brokers / SCRAPES}
+    return {"cpu": 1000 * used.brokers / (SCRAPES * BROKERS), "bytes": size / BROKERS}
 
 
 ALONE: Final[dict[str, Trial]] = {

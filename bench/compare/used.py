@@ -19,12 +19,32 @@ KERNEL_THREADS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What a process has used since its start: CPU seconds in all and in the kernel, page faults.
+
+    The faults are those that the kernel served without a disk, each one page used anew.
+    """
+
+    cpu: float
+    system: float = 0.0
+    faults: int = 0
+
+
+NOTHING: Final = Spent(cpu=0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """Between two looks: seconds by the clock, CPU seconds of the brokers and of other programs."""
+    """Between two looks: seconds by the clock, CPU seconds of the brokers and of other programs.
+
+    system and faults are the brokers': CPU seconds in the kernel, and page faults without a disk.
+    """
 
     seconds: float
     brokers: float
     foreign: float
+    system: float
+    faults: int
 
 
 class Usage:
@@ -32,13 +52,13 @@ class Usage:
 
     def __init__(self) -> None:
         self._at = time.monotonic()
-        self._before = _cpu_seconds()
+        self._before = _spent()
 
     def since(self, *, brokers: Iterable[int], known: Iterable[int]) -> Used:
         """Return what was used since; known are all processes that belong to the bench."""
         return used_of(
             self._before,
-            _cpu_seconds(),
+            _spent(),
             seconds=time.monotonic() - self._at,
             brokers={*brokers},
             known={os.getpid(), *known},
@@ -46,32 +66,37 @@ class Usage:
 
 
 def used_of(
-    before: Mapping[int, float],
-    now: Mapping[int, float],
+    before: Mapping[int, Spent],
+    now: Mapping[int, Spent],
     *,
     seconds: float,
     brokers: Collection[int],
     known: Collection[int],
 ) -> Used:
-    """Return what was used between two looks at the CPU seconds of all processes."""
-    used = {pid: spent - before.get(pid, 0.0) for pid, spent in now.items()}
+    """Return what was used between two looks at all processes."""
+    cpu = {pid: spent.cpu - before.get(pid, NOTHING).cpu for pid, spent in now.items()}
+    own = [(now[pid], before.get(pid, NOTHING)) for pid in brokers if pid in now]
     return Used(
         seconds=seconds,
-        brokers=sum(spent for pid, spent in used.items() if pid in brokers),
-        foreign=sum(s for pid, s in used.items() if pid not in brokers and pid not in known),
+        brokers=sum(spent for pid, spent in cpu.items() if pid in brokers),
+        foreign=sum(s for pid, s in cpu.items() if pid not in brokers and pid not in known),
+        system=sum(spent.system - earlier.system for spent, earlier in own),
+        faults=sum(spent.faults - earlier.faults for spent, earlier in own),
     )
 
 
-def _cpu_seconds() -> dict[int, float]:
-    """Return the CPU seconds of every process that is no thread of the kernel."""
-    found: dict[int, float] = {}
+def _spent() -> dict[int, Spent]:
+    """Return what every process has used that is no thread of the kernel."""
+    found: dict[int, Spent] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
         except OSError:
             continue
         if int(fields[1]) != KERNEL_THREADS:
-            found[int(path.parent.name)] = (int(fields[11]) + int(fields[12])) / TICKS
+            user, system = int(fields[11]) / TICKS, int(fields[12]) / TICKS
+            faults = int(fields[7])
+            found[int(path.parent.name)] = Spent(cpu=user + system, system=system, faults=faults)
     return found
 
 

@@ -167,14 +167,17 @@ def test_a_new_leader_that_joined_the_isr_unseen_was_not_elected_uncleanly(
     assert election["kind"] == kind
 
 
-@pytest.mark.parametrize("lost", [1, 2], ids=["no gap", "a gap"])
-def test_a_controller_that_began_anew_has_counted_from_zero(spark: Any, lost: int) -> None:
-    # As before, but the controller that elected is a process of after the last scrape of leader 0;
-    # the one before it had counted more, and so many scrapes between the two were lost.
+@pytest.mark.parametrize("lost", [1, 2, 5], ids=["no gap", "a gap", "until after the leader"])
+@pytest.mark.parametrize("is_new", [True, False], ids=["another process", "the same process"])
+def test_a_controller_counts_on_after_lost_scrapes_and_from_zero_after_a_restart(
+    spark: Any, lost: int, *, is_new: bool
+) -> None:
+    # As before, but the controller that elected missed scrapes after the last one of leader 0, or
+    # is a process of after it; the one before it had counted more then.
     of, told = {"topic": "orders", "partition": "0"}, START_MS / 1000
     since = names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS
-    began = [told - 60] * 10 + [-1.0] * lost + [told + 10.5] * 8
-    offline = [3.0] * 10 + [-1.0] * lost + [1.0] * 8
+    began = [told - 60] * 10 + [-1.0] * lost + [told + 10.5 if is_new else told - 60] * 8
+    offline = [3.0] * 10 + [-1.0] * lost + [1.0 if is_new else 4.0] * 8
     (election,) = table_of(
         spark,
         "elections",

@@ -13,7 +13,7 @@ from bench.compare import bulk
 from bench.compare.figures import FIGURES, OURS, THEIRS, Figure, row_of
 from bench.compare.strandline_cluster import malloc_settings
 from bench.compare.trials import ALONE, BESIDE
-from bench.compare.used import Usage, used_of
+from bench.compare.used import Spent, Usage, used_of
 
 SPEED = Figure(trial="t", name="n", title="speed", unit="MB/s", more_is_better=True, goal=1.5)
 COST = Figure(trial="t", name="n", title="cost", unit="s/GB", goal=0.7)
@@ -59,10 +59,16 @@ def test_every_figure_comes_from_a_trial_and_every_trial_has_a_figure() -> None:
 
 
 def test_cpu_is_that_of_brokers_of_the_bench_or_foreign() -> None:
-    before = {1: 10.0, 2: 5.0, 3: 1.0}
-    now = {1: 12.0, 2: 5.5, 3: 4.0, 4: 0.25}
-    used = used_of(before, now, seconds=2, brokers=[1, 4], known=[2])
+    before = {1: Spent(cpu=10.0, system=4.0, faults=7), 2: Spent(cpu=5.0), 3: Spent(cpu=1.0)}
+    now = {
+        1: Spent(cpu=12.0, system=5.0, faults=9),
+        2: Spent(cpu=5.5, system=1.0, faults=99),
+        3: Spent(cpu=4.0),
+        4: Spent(cpu=0.25, system=0.25, faults=3),
+    }
+    used = used_of(before, now, seconds=2, brokers=[1, 4, 5], known=[2])
     assert (used.seconds, used.brokers, used.foreign) == (2, 2.25, 3.0)
+    assert (used.system, used.faults) == (1.25, 5)
 
 
 def test_the_cpu_of_a_process_is_seen() -> None:
@@ -77,6 +83,7 @@ def test_the_cpu_of_a_process_is_seen() -> None:
         as_foreign = usage.since(brokers=[], known=[])
         other.communicate(b"\n")
     assert as_broker.brokers >= 0.29
+    assert as_broker.faults > 0
     assert as_foreign.foreign >= 0.29
 
 

@@ -284,6 +284,15 @@ def test_the_elections_are_those_that_were_committed(observed: Observed, release
 
 
 @pytest.mark.parametrize("release", INTERVALS_MS)
+def test_no_election_is_told_as_unclean_that_was_a_clean_one(
+    observed: Observed, release: str
+) -> None:
+    told = [row for row in observed.tables[release]["elections"] if row["kind"] == "unclean"]
+    for row in told:
+        assert row["epoch"] in observed.committed[row["partition"]].unclean_epochs(), row
+
+
+@pytest.mark.parametrize("release", INTERVALS_MS)
 def test_no_replica_is_told_to_be_out_of_sync_that_was_in_sync(
     observed: Observed, release: str
 ) -> None:

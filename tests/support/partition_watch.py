@@ -54,6 +54,16 @@ class CommittedStates:
                 found[epoch] = (before["leader"], after["leader"], changed_ms(after))
         return found
 
+    def unclean_epochs(self) -> set[int]:
+        """Return the leader epochs whose leader was outside the ISR before."""
+        return {
+            after["leaderEpoch"]
+            for before, after in itertools.pairwise(self.states)
+            if after["leader"] >= 0
+            and after["leaderEpoch"] > before["leaderEpoch"]
+            and after["leader"] not in before["isr"]
+        }
+
     def absences(self) -> list[Absence]:
         """Return every absence from the ISR that has ended, replica by replica, in order."""
         found = []

@@ -72,7 +72,7 @@ def elections_of(facts: DataFrame, *, interval_ms: int, start_ms: int, end_ms: i
     began = leaderships(facts, interval_ms=interval_ms)
     changes = _changes(began, _led(facts), interval_ms=interval_ms)
     changes = settled(_with_restarts(changes, facts))
-    changes = settled(_with_kinds(changes, facts, interval_ms=interval_ms))
+    changes = settled(_with_kinds(changes, facts))
     seen = changes.where(F.col("t_first_new_ms").between(start_ms, end_ms - 1))
     all_elections = seen.unionByName(_unseen(seen))
     return settled(shaped(all_elections, catalogue.ELECTIONS))
@@ -322,7 +322,7 @@ def _with_restarts(changes: DataFrame, facts: DataFrame) -> DataFrame:
     return marked.withColumn("cause", cause).drop("restarted")
 
 
-def _with_kinds(changes: DataFrame, facts: DataFrame, *, interval_ms: int) -> DataFrame:
+def _with_kinds(changes: DataFrame, facts: DataFrame) -> DataFrame:
     """Add the kind of each election: the one that the controllers' counter shows.
 
     The counter does not name partitions. A preferred leader leads again only while the old one
@@ -332,11 +332,11 @@ def _with_kinds(changes: DataFrame, facts: DataFrame, *, interval_ms: int) -> Da
     """
     counted = _counted(facts)
     after_old = F.col("counted_ms") > F.col("t_last_old_ms")
-    before_scrape = F.col("counted_ms") <= F.col("first_ms") + interval_ms
+    before_new = F.col("since_ms") < F.col("t_first_new_ms")
     possible = (F.col("counted") != "preferred") | (F.col("cause") == "alive")
     key = [*PARTITION, "epoch"]
     stated = (
-        changes.join(F.broadcast(counted), after_old & before_scrape & possible)
+        changes.join(F.broadcast(counted), after_old & before_new & possible)
         .groupBy(*key)
         .agg(F.collect_set("counted").alias("counted"))
     )
@@ -371,21 +371,41 @@ def _with_kinds(changes: DataFrame, facts: DataFrame, *, interval_ms: int) -> Da
 
 
 def _counted(facts: DataFrame) -> DataFrame:
-    """Return which kinds of elections controllers counted, and the scrapes that showed it first.
+    """Return which kinds of elections controllers counted, and between which scrapes.
 
-    Shape:   counted (a kind), counted_ms
+    A process counts from 0, whatever the one before it had counted, and goes on after scrapes that
+    were lost. What the first process of the range had counted before it is not known.
+
+    Shape:   counted (a kind), since_ms (the last scrape that did not show it), counted_ms
     """
-    # A process counts from 0, whatever the one before it had counted.
-    anew = processes(facts).where(F.col("old_start_ms").isNotNull()).select("pod", "first_ms")
-    first_scrapes = F.broadcast(anew.distinct().withColumn("is_first", F.lit(True)))
-    counter = of(facts, names.LEADER_ELECTIONS_TOTAL).join(
-        first_scrapes, ["pod", "first_ms"], "left"
+    is_later = F.col("old_start_ms").isNotNull().alias("is_later")
+    begun = F.broadcast(
+        processes(facts).select(
+            F.col("pod").alias("process_pod"),
+            F.struct(F.col("first_ms"), is_later, F.col("previous_last_ms")).alias("process"),
+        )
     )
-    before = F.when(F.col("is_first"), 0.0).otherwise(F.col("previous_value"))
+    shown = of(facts, names.LEADER_ELECTIONS_TOTAL).select(
+        "pod", F.col("labels")["kind"].alias("kind"), "first_ms", "last_ms", "value"
+    )
+    present = (F.col("pod") == F.col("process_pod")) & (
+        F.col("process.first_ms") <= F.col("first_ms")
+    )
+    of_processes = (
+        shown.join(begun, present, "left")
+        .groupBy(*shown.columns)
+        .agg(F.max("process").alias("process"))
+    )
+    in_order = Window.partitionBy("pod", "kind", "process.first_ms").orderBy("first_ms")
+    from_zero = F.when(F.col("process.is_later"), 0.0)
+    before = F.coalesce(F.lag("value").over(in_order), from_zero)
+    since = F.coalesce(F.lag("last_ms").over(in_order), F.col("process.previous_last_ms"))
     return (
-        counter.where(F.col("value") > before)
+        of_processes.withColumns({"before": before, "since_ms": since})
+        .where(F.col("value") > F.col("before"))
         .select(
-            _looked_up(KINDS, F.col("labels")["kind"]).alias("counted"),
+            _looked_up(KINDS, F.col("kind")).alias("counted"),
+            "since_ms",
             F.col("first_ms").alias("counted_ms"),
         )
         .where(F.col("counted").isNotNull())
