@@ -460,3 +460,22 @@ def test_runs_are_refused_where_single_samples_are_needed(spark: Any) -> None:
     }
     with pytest.raises(Exception, match="gap_ms 0"):
         made(spark, hw_lag, catalogue.HW_LAG, [history], of=over())
+
+
+def test_a_pod_that_was_replaced_between_two_scrapes_began_anew_and_was_not_missed(
+    spark: Any,
+) -> None:
+    # Scraped at 9 and, elsewhere, at 10.4, when the process was 0.2 s old.
+    before, after = {"instance": "10.0:1"}, {"instance": "10.9:1"}
+    began = names.BROKER_START_TIMESTAMP_SECONDS
+    told = [
+        line(UP, [*[1.0] * 10, None], of=before),
+        line(began, [*[START_MS / 1000 - 60] * 10, None], of=before),
+        shifted(line(UP, [1.0] * 10, of=after), 10_400),
+        shifted(line(began, [START_MS / 1000 - 0.2] * 10, of=after), 10_400),
+    ]
+    (unseen,) = table_of(spark, "coverage", *told, length=20_000)
+    assert (unseen["kind"], unseen["missing_samples"]) == ("restart", 0)
+    (incident,) = table_of(spark, "incidents", *told, length=20_000)
+    assert [sign["kind"] for sign in incident["evidence"]] == ["restart"]
+    assert (incident["root_broker"], incident["end_ms"] - START_MS) == (0, 10_200)

@@ -182,7 +182,9 @@ def _of_leaders(
 
 def _of_brokers(facts: DataFrame, *, interval_ms: int, end_ms: int) -> list[DataFrame]:
     """Return what is told of a whole broker: that it was not reached, began anew, or acted."""
-    unseen = coverage.coverage_of(facts, interval_ms=interval_ms, end_ms=end_ms)
+    whole = coverage.coverage_of(facts, interval_ms=interval_ms, end_ms=end_ms)
+    # Where no scrape was missed, the next process says all that happened.
+    unseen = whole.where((F.col("kind") != "restart") | (F.col("missing_samples") > 0))
     # A process that another one follows was down until then.
     silent = F.when(F.col("kind") == "gap", "gap").otherwise("down")
     restarted = coverage.restarts_of(facts)
