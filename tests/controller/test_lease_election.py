@@ -125,9 +125,9 @@ def test_lease_of_a_dead_holder_is_offered_early_but_by_rank() -> None:
 
 
 @pytest.mark.parametrize(
-    "holder, free_ms", [("broker-1/before", 1_000), ("broker-1/now", 0), ("me", 3_000)]
+    "holder, free_ms", [("broker-1/before", 2_000), ("broker-1/now", 0), ("me", 3_000)]
 )
-def test_lease_of_a_former_process_of_this_broker_is_offered_after_two_probe_deadlines(
+def test_lease_of_a_former_process_of_this_broker_is_offered_after_four_probe_deadlines(
     holder: str, free_ms: int
 ) -> None:
     """This process has registered in its place; meanwhile others may prove it dead."""
@@ -139,14 +139,14 @@ def test_lease_of_a_former_process_of_this_broker_is_offered_after_two_probe_dea
 
 def test_process_of_another_broker_is_no_former_one() -> None:
     one = seen(replace(OTHERS, holder_identity="broker-11/before"), identity="broker-1/now")
-    assert one.tick(1_000) == []
+    assert one.tick(2_000) == []
 
 
 def test_former_process_that_renews_keeps_its_lease() -> None:
     one = seen(replace(OTHERS, holder_identity="broker-1/before"), identity="broker-1/now")
     renewed = replace(OTHERS, holder_identity="broker-1/before", resource_version="6")
-    one.observe(renewed, 900)
-    assert one.next_wakeup_ms == 1_900
+    one.observe(renewed, 1_900)
+    assert one.next_wakeup_ms == 3_900
 
 
 def test_offer_that_is_no_longer_free_is_not_taken() -> None:

@@ -7,10 +7,14 @@ change is a sign of life.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from strandline.model import HolderIdentity, LeaseRecord
 
 from .timing import LeaseTiming
+
+PROBES_OF_OTHERS: Final = 4
+"""A former process of this broker keeps its Lease for so many probe deadlines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +109,9 @@ class LeaseObservation:
         elif lease.holder_identity == self.dead_holder:
             free_ms = max(self.dead_ms, self.changed_ms)
         elif self._is_former_process(lease.holder_identity):
-            wait_ms = min(2 * self.timing.probe_deadline_ms, self._duration_ms(lease))
+            wait_ms = min(
+                PROBES_OF_OTHERS * self.timing.probe_deadline_ms, self._duration_ms(lease)
+            )
             free_ms = self.changed_ms + wait_ms
         else:
             free_ms = self.changed_ms + self._duration_ms(lease)
