@@ -74,12 +74,13 @@ def used_of(
     known: Collection[int],
 ) -> Used:
     """Return what was used between two looks at all processes."""
-    cpu = {pid: spent.cpu - before.get(pid, NOTHING).cpu for pid, spent in now.items()}
-    own = [(now[pid], before.get(pid, NOTHING)) for pid in brokers if pid in now]
+    looks = {pid: (spent, before.get(pid, NOTHING)) for pid, spent in now.items()}
+    own = [looks[pid] for pid in brokers if pid in looks]
+    foreign = [both for pid, both in looks.items() if pid not in brokers and pid not in known]
     return Used(
         seconds=seconds,
-        brokers=sum(spent for pid, spent in cpu.items() if pid in brokers),
-        foreign=sum(s for pid, s in cpu.items() if pid not in brokers and pid not in known),
+        brokers=sum(spent.cpu - earlier.cpu for spent, earlier in own),
+        foreign=sum(spent.cpu - earlier.cpu for spent, earlier in foreign),
         system=sum(spent.system - earlier.system for spent, earlier in own),
         faults=sum(spent.faults - earlier.faults for spent, earlier in own),
     )

@@ -139,6 +139,18 @@ def test_a_leader_led_up_to_the_scrape_that_no_longer_showed_it_or_nobody_knows(
     assert (election["no_leader_low_ms"], election["no_leader_high_ms"]) == (low_ms, 3_500)
 
 
+def led_by_one_outside() -> tuple[History, ...]:
+    """Return leader 0, scraped up to 9, and leader 1 from 11.5 on, then outside its last ISR."""
+    of = {"topic": "orders", "partition": "0"}
+    since = names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS
+    return (
+        leader(10, changed={}),
+        line(names.PARTITION_ISR_MEMBER, [0.0] * 10, of={**of, "replica": "1"}),
+        shifted(leader(10, changed={}, epoch=2, broker=1), 12_000),
+        line(since, [START_MS / 1000 + 11.5] * 10, broker=1, first=12, of=of),
+    )
+
+
 @pytest.mark.parametrize(
     ("counted", "kind"),
     [
@@ -152,15 +164,11 @@ def test_a_new_leader_that_joined_the_isr_unseen_was_not_elected_uncleanly(
 ) -> None:
     # The last scrape of leader 0 shows broker 1 outside the ISR; what happened until second 12 is
     # unseen, but controllers count each kind of election.
-    of = {"topic": "orders", "partition": "0"}
-    total, since = names.LEADER_ELECTIONS_TOTAL, names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS
+    total = names.LEADER_ELECTIONS_TOTAL
     (election,) = table_of(
         spark,
         "elections",
-        leader(10, changed={}),
-        line(names.PARTITION_ISR_MEMBER, [0.0] * 10, of={**of, "replica": "1"}),
-        shifted(leader(10, changed={}, epoch=2, broker=1), 12_000),
-        line(since, [START_MS / 1000 + 11.5] * 10, broker=1, first=12, of=of),
+        *led_by_one_outside(),
         *(line(total, [1.0] * 11 + [2.0] * 11, broker=2, of={"kind": e}) for e in counted),
         length=24_000,
     )
@@ -174,17 +182,13 @@ def test_a_controller_counts_on_after_lost_scrapes_and_from_zero_after_a_restart
 ) -> None:
     # As before, but the controller that elected missed scrapes after the last one of leader 0, or
     # is a process of after it; the one before it had counted more then.
-    of, told = {"topic": "orders", "partition": "0"}, START_MS / 1000
-    since = names.PARTITION_LEADER_SINCE_TIMESTAMP_SECONDS
+    told = START_MS / 1000
     began = [told - 60] * 10 + [-1.0] * lost + [told + 10.5 if is_new else told - 60] * 8
     offline = [3.0] * 10 + [-1.0] * lost + [1.0 if is_new else 4.0] * 8
     (election,) = table_of(
         spark,
         "elections",
-        leader(10, changed={}),
-        line(names.PARTITION_ISR_MEMBER, [0.0] * 10, of={**of, "replica": "1"}),
-        shifted(leader(10, changed={}, epoch=2, broker=1), 12_000),
-        line(since, [told + 11.5] * 10, broker=1, first=12, of=of),
+        *led_by_one_outside(),
         line(names.BROKER_START_TIMESTAMP_SECONDS, began, broker=2),
         line(names.LEADER_ELECTIONS_TOTAL, offline, broker=2, of={"kind": "offline"}),
         length=24_000,
