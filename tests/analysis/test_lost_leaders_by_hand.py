@@ -175,6 +175,15 @@ def test_a_new_leader_that_joined_the_isr_unseen_was_not_elected_uncleanly(
     assert election["kind"] == kind
 
 
+def test_an_election_whose_count_was_lost_is_not_told_as_unclean(spark: Any) -> None:
+    # As before, and the controller that elected ended before the next scrape: another one shows
+    # what it had counted itself.
+    total = names.LEADER_ELECTIONS_TOTAL
+    earlier = line(total, [1.0] * 22, broker=2, of={"kind": "unclean"})
+    (election,) = table_of(spark, "elections", *led_by_one_outside(), earlier, length=24_000)
+    assert election["kind"] == "broker_failure"
+
+
 @pytest.mark.parametrize("lost", [1, 2, 5], ids=["no gap", "a gap", "until after the leader"])
 @pytest.mark.parametrize("is_new", [True, False], ids=["another process", "the same process"])
 def test_a_controller_counts_on_after_lost_scrapes_and_from_zero_after_a_restart(

@@ -327,10 +327,12 @@ def _with_kinds(changes: DataFrame, facts: DataFrame) -> DataFrame:
 
     The counter does not name partitions. A preferred leader leads again only while the old one
     runs, so where that one is gone such an election was of another partition. If the counter shows
-    none or several: unclean if the new leader was outside the last known ISR and no count of others
-    alone says otherwise, controlled if the old leader is still scraped, broker_failure otherwise.
+    none or several: unclean if the new leader was outside the last known ISR and nothing says
+    otherwise, controlled if the old leader is still scraped, broker_failure otherwise.
     """
     counted = _counted(facts)
+    in_use = of(facts, names.LEADER_ELECTIONS_TOTAL)
+    uses_counts = F.broadcast(in_use.agg((F.count("*") > 0).alias("uses_counts")))
     after_old = F.col("counted_ms") > F.col("t_last_old_ms")
     before_new = F.col("since_ms") < F.col("t_first_new_ms")
     possible = (F.col("counted") != "preferred") | (F.col("cause") == "alive")
@@ -354,8 +356,9 @@ def _with_kinds(changes: DataFrame, facts: DataFrame) -> DataFrame:
         .groupBy(*key)
         .agg((F.max_by("value", "member_ms") == 0).alias("outside"))
     )
-    # The new leader may have joined the ISR unseen: the counter knows, the last scrape does not.
-    may_be_unclean = F.coalesce(F.array_contains("counted", "unclean"), F.lit(True))
+    # The new leader may have joined the ISR unseen: the counter knows, the last scrape does not. A
+    # count that was lost is one of a controller that ended soon, most often in a rolling restart.
+    may_be_unclean = F.coalesce(F.array_contains("counted", "unclean"), ~F.col("uses_counts"))
     signs = (
         F.when(F.col("outside") & may_be_unclean, "unclean")
         .when(F.col("cause") == "alive", "controlled")
@@ -365,8 +368,9 @@ def _with_kinds(changes: DataFrame, facts: DataFrame) -> DataFrame:
     return (
         changes.join(stated, key, "left")
         .join(outside, key, "left")
+        .crossJoin(uses_counts)
         .withColumn("kind", F.coalesce(one, signs))
-        .drop("counted", "outside")
+        .drop("counted", "outside", "uses_counts")
     )
 
 
