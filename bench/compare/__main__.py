@@ -1,8 +1,8 @@
 """Strandline beside Apache Kafka: `make bench-kafka`, `python -m bench.compare --trials bulk-1`.
 
 Both clusters are up at once and take turns: the order turns round with each round. Java is warm:
-Kafka has taken some GiB before the first round. A trial beside which other programs used a tenth
-of the machine is void and comes again.
+Kafka takes GiB after GiB until it becomes no faster, and the trials that end its processes come
+last. A trial beside which other programs used a tenth of the machine is void and comes again.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from .cluster import Cluster, NotFormed
 from .figures import FIGURES, Figure, Row, row_of
 from .kafka_cluster import KafkaCluster
 from .strandline_cluster import StrandlineCluster
-from .trials import ALONE, BESIDE, IDLE_PARTITIONS, IDLE_TOPIC, Machine, Trial, Values
+from .trials import ALONE, BESIDE, ENDING, IDLE_PARTITIONS, IDLE_TOPIC, Machine, Trial, Values
+from .warming import WARM_GIB_MAX, warm
 
-WARM_GIB: Final = 4
 FOREIGN_MAX: Final = 0.1
 """Share of the machine's processors that other programs may use beside a trial."""
 VOID_MAX: Final = 2
@@ -49,11 +49,12 @@ Found = dict[str, dict[str, list[Values]]]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the trials and print the table; 1 if a cluster or the client failed."""
     parser = argparse.ArgumentParser(prog="bench.compare")
-    every = [*ALONE, *BESIDE]
+    every = [*ALONE, *BESIDE, *ENDING]
     parser.add_argument("--trials", nargs="+", choices=every, default=every, metavar="TRIAL")
     parser.add_argument("--rounds", type=int, default=5, help="each trial at both clusters (5)")
     parser.add_argument("--mib", type=int, default=1536, help="of a bulk trial (1536)")
-    parser.add_argument("--warm-gib", type=int, default=WARM_GIB, help="for Kafka's Java (4)")
+    warm_help = f"for Kafka's Java, at most ({WARM_GIB_MAX})"
+    parser.add_argument("--warm-gib", type=int, default=WARM_GIB_MAX, help=warm_help)
     parser.add_argument("--alone", action="store_true", help="without Kafka: needs no Java")
     parser.add_argument("--cold-pages", action="store_true", help="wait, rather than touch memory")
     parser.add_argument("--folder", type=Path, help="on the disk that the logs shall use")
@@ -92,24 +93,20 @@ def _measure(folder: Path, given: argparse.Namespace, found: Found, void: list[s
             clusters[-1].start()
         machine = Machine(tuple(clusters), bulk=bulk, mib=given.mib, cold_pages=given.cold_pages)
         for cluster in clusters:
-            _warm(machine, cluster, given.warm_gib)
-        alone = {name: ALONE[name] for name in given.trials if name in ALONE}
-        _rounds(machine, alone, given.rounds, found, void)
-        beside = {name: BESIDE[name] for name in given.trials if name in BESIDE}
+            warm(machine, cluster, given.warm_gib)
+        _rounds(machine, _chosen(ALONE, given.trials), given.rounds, found, void)
+        beside = _chosen(BESIDE, given.trials)
         if beside:
             for cluster in clusters:
                 cluster.create_topic(IDLE_TOPIC, IDLE_PARTITIONS)
             _rounds(machine, beside, given.rounds, found, void)
+            for cluster in clusters:
+                cluster.delete_topic(IDLE_TOPIC)
+        _rounds(machine, _chosen(ENDING, given.trials), given.rounds, found, void)
 
 
-def _warm(machine: Machine, cluster: Cluster, gib: int) -> None:
-    """Let a cluster take and give some GiB before anything counts."""
-    topic = machine.new_topic(cluster, 6)
-    what = {"topic": topic, "partitions": 6, "mib": gib << 10}
-    made, _ = machine.driven(cluster, "produce", value_bytes=1024, **what)
-    machine.driven(cluster, "consume", **what | {"mib": (gib << 10) * 9 // 10})
-    cluster.delete_topic(topic)
-    print(f"{cluster.name} took {gib} GiB at {made['bytes'] / made['seconds'] / 1e6:.0f} MB/s")
+def _chosen(trials: dict[str, Trial], names: Sequence[str]) -> dict[str, Trial]:
+    return {name: trial for name, trial in trials.items() if name in names}
 
 
 def _rounds(

@@ -12,8 +12,9 @@ from bench.compare import __main__ as compare
 from bench.compare import bulk
 from bench.compare.figures import FIGURES, OURS, THEIRS, Figure, row_of
 from bench.compare.strandline_cluster import malloc_settings
-from bench.compare.trials import ALONE, BESIDE
+from bench.compare.trials import ALONE, BESIDE, ENDING
 from bench.compare.used import Spent, Usage, used_of
+from bench.compare.warming import is_warm
 
 SPEED = Figure(trial="t", name="n", title="speed", unit="MB/s", more_is_better=True, goal=1.5)
 COST = Figure(trial="t", name="n", title="cost", unit="s/GB", goal=0.7)
@@ -54,8 +55,23 @@ def test_what_kafka_lacks_has_no_ratio_and_is_judged_by_an_aim_alone() -> None:
 
 
 def test_every_figure_comes_from_a_trial_and_every_trial_has_a_figure() -> None:
-    assert {figure.trial for figure in FIGURES} == {*ALONE, *BESIDE}
+    assert {figure.trial for figure in FIGURES} == {*ALONE, *BESIDE, *ENDING}
     assert len({(figure.trial, figure.name) for figure in FIGURES}) == len(FIGURES)
+
+
+@pytest.mark.parametrize(
+    ("speeds", "warm"),
+    [
+        ((), False),
+        ((100, 100, 100), False),
+        ((100, 100, 100, 104), True),
+        ((100, 130, 120, 125), False),
+        ((100, 130, 120, 125, 136), True),
+        ((100, 130, 120, 137, 125), False),
+    ],
+)
+def test_a_cluster_is_warm_when_it_becomes_no_faster(speeds: tuple[float, ...], warm: bool) -> None:
+    assert is_warm(speeds) is warm
 
 
 def test_cpu_is_that_of_brokers_of_the_bench_or_foreign() -> None:
