@@ -462,11 +462,19 @@ class LogSegments:
                 return segment.part()
         return None
 
-    def size_range(self, from_offset: int, up_to_offset: int) -> tuple[int, int]:
-        """Return the least and the most bytes between two offsets, without reading the disk."""
+    def size_range(self, from_offset: int, up_to_offset: int, *, enough: int) -> tuple[int, int]:
+        """Return the least and the most bytes between two offsets, without reading the disk.
+
+        Where both are at least enough they may be too small: a log has many segments, and a read
+        touches few.
+        """
         first, last = (_index_of(self._segments, each) for each in (from_offset, up_to_offset))
-        before = sum(segment.size_bytes for segment in self._segments[first:last])
         start_low, start_high = self._segments[first].position_range(from_offset)
+        before = 0
+        for index in range(first, last):
+            before += self._segments[index].size_bytes
+            if before - start_high >= enough:
+                return before - start_high, before - start_low
         end_low, end_high = self._segments[last].position_range(up_to_offset)
         return max(0, before + end_low - start_high), max(0, before + end_high - start_low)
 

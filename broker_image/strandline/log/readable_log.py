@@ -208,9 +208,13 @@ class ReadableLog:
             search.part.segment.adopt_index(result.loaded)
         return result.found
 
-    def size_range(self, from_offset: int, up_to_offset: int) -> tuple[int, int]:
-        """Return the least and the most bytes between two offsets, without reading the disk."""
-        return self._segments.size_range(from_offset, min(up_to_offset, self.log_end_offset))
+    def size_range(self, from_offset: int, up_to_offset: int, *, enough: int) -> tuple[int, int]:
+        """Return the least and the most bytes between two offsets, without reading the disk.
+
+        Where both are at least enough they may be too small.
+        """
+        up_to_offset = min(up_to_offset, self.log_end_offset)
+        return self._segments.size_range(from_offset, up_to_offset, enough=enough)
 
     def size_between(self, from_offset: int, up_to_offset: int) -> int:
         """Return the bytes between two offsets of the last segment; reads two index intervals."""

@@ -238,9 +238,11 @@ def test_partitions_behind_a_full_response_are_told_of_and_not_looked_up_in_thei
     sizes_asked: list[int] = []
     size_range = PartitionLog.size_range
 
-    def count(log: PartitionLog, from_offset: int, up_to_offset: int) -> tuple[int, int]:
+    def count(
+        log: PartitionLog, from_offset: int, up_to_offset: int, *, enough: int
+    ) -> tuple[int, int]:
         sizes_asked.append(from_offset)
-        return size_range(log, from_offset, up_to_offset)
+        return size_range(log, from_offset, up_to_offset, enough=enough)
 
     async def scenario(node: Node) -> None:
         await node.apply_state(ME, 0)

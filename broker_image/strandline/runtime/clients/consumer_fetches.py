@@ -38,8 +38,9 @@ PARTITIONS_PER_TURN_MAX = 250
 class _Readable:
     """Records that a fetch may have from one partition; least and most bound their bytes.
 
-    slot is the partition's place in the request; changes is the log's count of cuts at the time of
-    the plan: after a cut nothing here holds.
+    Both bounds may be too small where the fetch may not have more anyway. slot is the partition's
+    place in the request; changes is the log's count of cuts at the time of the plan: after a cut
+    nothing here holds.
     """
 
     slot: int
@@ -242,13 +243,18 @@ class ConsumerFetches:
         self, wanted: ConsumerFetchPartition, allowed: LogReadInfo, *, slot: int
     ) -> _Readable:
         log = self._store.logs[allowed.tp]
-        least, most = log.size_range(allowed.from_offset, allowed.up_to_offset)
+        cap_bytes = max(1, wanted.max_bytes)
+        least, most = log.size_range(
+            allowed.from_offset,
+            allowed.up_to_offset,
+            enough=max(cap_bytes, log.message_max_bytes),
+        )
         return _Readable(
             slot=slot,
             log=log,
             changes=log.changes,
             allowed=allowed,
-            cap_bytes=max(1, wanted.max_bytes),
+            cap_bytes=cap_bytes,
             least=least,
             most=most,
         )
