@@ -17,6 +17,38 @@ from .model import Acks, BrokerId, Endpoint, EpochEndOffset, LeaderEpoch, TopicI
 Buffer = bytes | bytearray | memoryview
 
 
+class RecordsInFile(Protocol):
+    """Whole batches that were not read: len() bytes of an open file, from a position on.
+
+    Any thread may take them from the file, which is open as long as this is held. They are 64 KiB
+    and more: fewer are read.
+    """
+
+    @property
+    def fd(self) -> int:
+        """The file's descriptor."""
+        ...
+
+    @property
+    def position(self) -> int:
+        """Where in the file they begin."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def is_current(self) -> bool:
+        """Tell whether the log was not cut since; what was taken before holds; in any thread."""
+        ...
+
+    def failed(self, error: OSError) -> None:
+        """Tell the broker that its disk failed to give them; on the event loop."""
+        ...
+
+
+Piece = Buffer | RecordsInFile
+"""A piece of a response."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
     """One partition of a Metadata response; NO_LEADER travels as LEADER_NOT_AVAILABLE."""
@@ -96,14 +128,14 @@ class ConsumerFetchPartition:
 class ConsumerFetchedPartition:
     """Outcome for one partition, in the order of the request.
 
-    records is a list of buffers holding whole batches below the high watermark; the first
-    batch may begin before fetch_offset and may exceed max_bytes.
+    records holds whole batches below the high watermark; the first batch may begin before
+    fetch_offset and may exceed max_bytes.
     """
 
     error: ErrorCode
     high_watermark: int = -1
     log_start_offset: int = -1
-    records: tuple[Buffer, ...] = ()
+    records: tuple[Piece, ...] = ()
     diverging: EpochEndOffset | None = None
 
 

@@ -6,7 +6,7 @@ import socket
 import struct
 from typing import Self
 
-from strandline.broker_interface import Buffer
+from strandline.broker_interface import Buffer, Piece
 from strandline.kafka_listener.schemas import API_VERSIONS, APIS
 from strandline.kafka_listener.turns import at_once
 from strandline.kafka_listener.wire import Message
@@ -23,9 +23,9 @@ def request_bytes(
     head += client_id.encode()
     if APIS[api_key].is_flexible(version):
         head.append(0)
-    buffers: list[Buffer] = [head]
-    at_once(client_codec.request_encoder(api_key, version)(message, buffers, head))
-    body = b"".join(buffers)
+    pieces: list[Piece] = [head]
+    at_once(client_codec.request_encoder(api_key, version)(message, pieces, head))
+    body = b"".join(piece for piece in pieces if isinstance(piece, Buffer))
     return struct.pack(">i", len(body)) + body
 
 

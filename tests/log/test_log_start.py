@@ -16,7 +16,7 @@ from strandline.log.segment import Segment
 from strandline.model import EpochStart, LeaderEpoch, TopicSettings
 
 from .support.batches import batch
-from .support.logs import Workshop, content, fill
+from .support.logs import Workshop, bytes_of, content, fill
 
 NOW_MS = 1_700_000_000_000
 """The timestamp of the records that the tests write."""
@@ -108,7 +108,7 @@ def test_a_read_that_opens_a_segment_after_its_deletion_is_out_of_range(tmp_path
     with pytest.raises(ProtocolError) as refused:
         log.finish_read(parts[0], deleted)
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert b"".join(log.finish_read(parts[1], kept)) == content(log)
+    assert bytes_of(log.finish_read(parts[1], kept)) == content(log)
 
 
 def test_a_deletion_during_a_flush_leaves_no_summary_behind(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from strandline.errors import (
 from strandline.log.partition_folder import PartitionMetadataFile, folder_of, parse_folder_name
 from strandline.log.partition_log import PartitionLog
 from strandline.log.record_batch import parse_header, read_client_batch, read_fetched
-from strandline.log.segment import LogLimits, Segment, SegmentPool
+from strandline.log.segment import LogLimits, SegmentPool
 from strandline.model import (
     BatchSpan,
     EpochStart,
@@ -266,35 +266,6 @@ def test_first_batch_comes_however_large(workshop: Workshop) -> None:
 
 
 # --- roll -------------------------------------------------------------------------------
-
-
-def test_a_range_of_many_segments_is_bounded_and_few_of_them_are_looked_at(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = workshop.create()
-    for _ in range(50):
-        fill(log, batches=20)
-        bring_to_disk(log)
-    everything = content(log)
-    segment_bytes = len(everything) // log.segment_count
-    assert log.segment_count > 40
-    size_of = Segment.size_bytes.fget
-    assert size_of is not None
-    looked_at: list[Segment] = []
-
-    def noted(segment: Segment) -> int:
-        looked_at.append(segment)
-        return size_of(segment)
-
-    monkeypatch.setattr(Segment, "size_bytes", property(noted))
-    for start in (0, 2, 3, 501, 1_990):
-        true_size = len(b"".join(log.read(from_offset=start, up_to_offset=2_000, max_bytes=ALL)))
-        for enough in (1, 500, 10_000, len(everything)):
-            looked_at.clear()
-            least, most = log.size_range(start, 2_000, enough=enough)
-            assert min(least, enough) <= min(true_size, enough) <= min(most, enough)
-            assert least >= min(true_size, enough) - 2 * segment_bytes
-            assert len(looked_at) < 10 + 2 * enough // segment_bytes
 
 
 def test_segment_rolls_before_it_would_exceed_its_size(workshop: Workshop) -> None:

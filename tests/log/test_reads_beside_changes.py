@@ -16,7 +16,16 @@ from strandline.errors import ErrorCode, ProtocolError
 from strandline.log.partition_log import PartitionLog
 from strandline.log.record_batch import read_fetched
 from strandline.log.segment import SegmentPool
-from tests.log.support.logs import SMALL_INDEX, Workshop, append, bring_to_disk, content, fill
+from strandline.log.segment_part import READ_ALL
+from tests.log.support.logs import (
+    SMALL_INDEX,
+    Workshop,
+    append,
+    bring_to_disk,
+    bytes_of,
+    content,
+    fill,
+)
 
 READERS = 2
 CHANGES = 400
@@ -62,14 +71,15 @@ class Readers:
             start = draw.randrange(end + 1)
             up_to = draw.randint(start, end)
             part = self._log.part(from_offset=start, up_to_offset=up_to, max_bytes=max_bytes)
-        read = part.read(max_bytes=max_bytes, any_size=True)
+        range_min_bytes = draw.choice([1, 2_000, READ_ALL])
+        read = part.read(max_bytes=max_bytes, any_size=True, range_min_bytes=range_min_bytes)
         try:
             with self._loop:
-                parts = self._log.finish_read(part, read)
+                found = bytes_of(self._log.finish_read(part, read))
         except ProtocolError as refusal:
             self.refusals.add(refusal.code)
             raise
-        batches = read_fetched(b"".join(parts)).headers
+        batches = read_fetched(found).headers
         assert all(header.next_offset <= up_to for header in batches)
         self.seen.append([(header.base_offset, header.leader_epoch) for header in batches])
 

@@ -11,7 +11,7 @@ from strandline.log.index import RECENT_BATCHES
 from strandline.log.record_batch import parse_header
 from strandline.log.segment import NO_TIMESTAMP, LogLimits, Segment, SegmentPool
 from tests.log.support.batches import batch, stamped
-from tests.log.support.logs import SMALL_INDEX
+from tests.log.support.logs import SMALL_INDEX, Workshop, bring_to_disk, content, fill
 from tests.support.counted_calls import calls_of
 
 
@@ -115,3 +115,32 @@ def test_a_cut_forgets_where_the_newest_batches_were(tmp_path: Path, pool: Segme
     assert len(read_from(segment, 7)) == size
     assert len(read_from(segment, 2)) == len(longer) + 2 * size
     segment.release()
+
+
+def test_a_range_of_many_segments_is_bounded_and_few_of_them_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Workshop(tmp_path).create()
+    for _ in range(50):
+        fill(log, batches=20)
+        bring_to_disk(log)
+    everything = content(log)
+    segment_bytes = len(everything) // log.segment_count
+    assert log.segment_count > 40
+    looked_at: list[Segment] = []
+
+    def noted(segment: Segment) -> int:
+        looked_at.append(segment)
+        return segment.end.position
+
+    monkeypatch.setattr(Segment, "size_bytes", property(noted))
+    for start in (0, 2, 3, 501, 1_990):
+        true_size = len(
+            b"".join(log.read(from_offset=start, up_to_offset=2_000, max_bytes=1 << 30))
+        )
+        for enough in (1, 500, 10_000, len(everything)):
+            looked_at.clear()
+            least, most = log.size_range(start, 2_000, enough=enough)
+            assert min(least, enough) <= min(true_size, enough) <= min(most, enough)
+            assert least >= min(true_size, enough) - 2 * segment_bytes
+            assert len(looked_at) < 10 + 2 * enough // segment_bytes

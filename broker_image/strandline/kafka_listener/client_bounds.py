@@ -7,9 +7,11 @@ that clients can take or the length of a step, nor give an address that rests an
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from .budget import Budget
+from .file_sender import SENDING_THREADS_MAX
 from .listener_settings import ListenerSettings
 from .observer import ClientNames
 from .refused_addresses import RefusedAddresses
@@ -31,6 +33,8 @@ class ClientBounds:
     client_names: ClientNames
     refused_addresses: RefusedAddresses
     turns: TurnQueue
+    sending_threads: ThreadPoolExecutor
+    """Threads that send records from files; they run only while there is something to send."""
 
     @classmethod
     def of(cls, settings: ListenerSettings, loop: asyncio.AbstractEventLoop) -> ClientBounds:
@@ -43,4 +47,5 @@ class ClientBounds:
             client_names=ClientNames(names_max=settings.client_names_max),
             refused_addresses=RefusedAddresses(settings, loop.time),
             turns=TurnQueue(loop),
+            sending_threads=ThreadPoolExecutor(SENDING_THREADS_MAX, thread_name_prefix="send"),
         )

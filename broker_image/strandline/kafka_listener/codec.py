@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass
 from functools import cache
 
-from strandline.broker_interface import Buffer
+from strandline.broker_interface import Piece
 
 from .decoder_compiler import MALFORMED_CAUSES, Decode, compile_decoder
 from .encoder_compiler import Encode, compile_encoder
@@ -103,8 +103,8 @@ def _read_client_id(frame: memoryview) -> tuple[str, int]:
 
 def encode_response(
     api: ApiSchema, version: int, *, correlation_id: int, message: Message
-) -> Turns[list[Buffer]]:
-    """Return a whole response frame as buffers, its length included.
+) -> Turns[list[Piece]]:
+    """Return a whole response frame in pieces, its length included.
 
     ApiVersions has the old header in every version, so that a client that asked in a version
     we lack can still read the response (KIP-511).
@@ -113,7 +113,7 @@ def encode_response(
     first += correlation_id.to_bytes(4, "big", signed=True)
     if api.is_flexible(version) and api.key != API_VERSIONS:
         first.append(0)
-    buffers: list[Buffer] = [first]
+    buffers: list[Piece] = [first]
     yield from response_encoder(api.key, version)(message, buffers, first)
     size = sum(len(buffer) for buffer in buffers) - 4
     first[0:4] = size.to_bytes(4, "big")

@@ -114,7 +114,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
             frame_min_bytes=FIXED_HEADER_BYTES,
         )
         self._state: ConnectionState = BETWEEN_FRAMES
-        self._responses = ResponseQueue(loop, shared.observer, shared.context.new_response_memory)
+        self._responses = ResponseQueue(
+            loop,
+            shared.observer,
+            shared.context.new_response_memory,
+            threads=shared.bounds.sending_threads,
+            on_file_sent=self._file_sent,
+            on_file_lost=self.abort,
+        )
         self._frame_bytes = Share(shared.bounds.request_memory, self._wake)
         self._frame_acks = Share(shared.bounds.waiting_acks, self._wake)
         self._fetch_count = 0
@@ -183,6 +190,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._responses.taken()
         self._limit_write_buffer()
         self._responses.unblock()
+        self._take_frames()
+
+    def _file_sent(self) -> None:
+        """Go on after a response whose records came from files."""
+        self._active_at = self._loop.time()
+        self._responses.file_sent()
         self._take_frames()
 
     # --- called by the server -------------------------------------------------------------
@@ -447,9 +460,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self, pending: PendingResponse, response: Response, *, version: int
     ) -> Turns[None]:
         """Let the response be sent, unless the client has gone meanwhile."""
-        buffers = yield from pending.encode(response, version)
+        pieces = yield from pending.encode(response, version)
         if not isinstance(self._state, Lost):
-            pending.ready(response, buffers, self._loop.time())
+            pending.ready(response, pieces, self._loop.time())
 
     def _send(self) -> None:
         """Send the ready responses in order; close an ending connection that has no more."""

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 
-from strandline.broker_interface import Buffer
+from strandline.broker_interface import Piece
 
 from .schema_language import FIXED_FORMATS, Field, fixed_layout
 from .schemas import ApiSchema
 from .turns import Turns
 from .wire import CodecWriter, Message, append_records, write_varint
 
-Encode = Callable[[Message, list[Buffer], bytearray], Turns[None]]
+Encode = Callable[[Message, list[Piece], bytearray], Turns[None]]
 """(message, buffers so far, last of them): appends the message to the buffers, in turns."""
 
 

@@ -48,7 +48,8 @@ class KafkaListener:
             for connection in list(shared.connections):
                 connection.end()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(shared.is_empty.wait(), grace_ms / 1000)
+                async with asyncio.timeout(grace_ms / 1000):
+                    await shared.is_empty.wait()
         for connection in list(shared.connections):
             connection.abort()
         await shared.is_empty.wait()

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
-from strandline.broker_interface import Buffer
+from strandline.broker_interface import Buffer, Piece
 
 from .turns import Turns
 
@@ -75,9 +75,9 @@ def write_varint(value: int) -> bytes:
 
 
 def append_records(
-    out: list[Buffer],
+    out: list[Piece],
     tail: bytearray,
-    records: Sequence[Buffer] | None,
+    records: Sequence[Piece] | None,
     write_length: Callable[[int], bytes],
     null_and_offset: tuple[int, int],
 ) -> bytearray:
@@ -95,7 +95,7 @@ def append_records(
     tail += write_length(size + offset)
     if size <= COPIED_RECORDS_MAX_BYTES:
         for buffer in records:
-            tail += buffer
+            tail += cast("Buffer", buffer)  # so few records are in no file
         return tail
     out.extend(records)
     tail = bytearray()

@@ -12,7 +12,7 @@ from typing import Final
 
 from strandline.errors import CorruptBatch
 
-from .files import read_exactly
+from .files import read_cached, read_exactly
 from .record_batch import HEADER_BYTES, BatchHeader, check_crc, parse_header
 
 WINDOW_BYTES = 256 * 1024
@@ -22,14 +22,20 @@ has a base offset of -1."""
 
 
 class Window:
-    """A part of a file in memory; it moves on with the reads, and positions are the file's."""
+    """A part of a file in memory; it moves on with the reads, and positions are the file's.
 
-    __slots__ = ("_data", "_end", "_fd", "_from", "_read_bytes")
+    With cached_only every method raises BlockingIOError where it would have to ask the disk.
+    """
 
-    def __init__(self, fd: int, *, end: int, read_bytes: int = WINDOW_BYTES) -> None:
+    __slots__ = ("_data", "_end", "_fd", "_from", "_read", "_read_bytes")
+
+    def __init__(
+        self, fd: int, *, end: int, read_bytes: int = WINDOW_BYTES, cached_only: bool = False
+    ) -> None:
         self._fd = fd
         self._end = end
         self._read_bytes = read_bytes
+        self._read = read_cached if cached_only else read_exactly
         self._from = 0
         self._data = b""
 
@@ -38,7 +44,7 @@ class Window:
         within = position - self._from
         if within < 0 or within + length > len(self._data):
             wanted = max(length, min(self._read_bytes, self._end - position))
-            self._data = read_exactly(self._fd, wanted, position)
+            self._data = self._read(self._fd, wanted, position)
             self._from, within = position, 0
         return within
 

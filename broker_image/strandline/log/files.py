@@ -105,6 +105,23 @@ def read_exactly(fd: int, length: int, position: int) -> bytes:
     return data
 
 
+def read_cached(fd: int, length: int, position: int) -> bytes:
+    """Read a range of a file that is in memory.
+
+    Raises:  BlockingIOError if not all of it is, or if the file system cannot tell
+    """
+    data = bytearray(length)
+    try:
+        count = os.preadv(fd, [data], position, os.RWF_NOWAIT)
+    except OSError as error:
+        if error.errno == errno.EOPNOTSUPP:
+            raise BlockingIOError(errno.EAGAIN, "the file system does not tell") from error
+        raise
+    if count < length:
+        raise BlockingIOError(errno.EAGAIN, "not in memory")
+    return bytes(data)
+
+
 def content_of(path: Path) -> bytes:
     """Return the content of a small file, nothing if there is none."""
     try:

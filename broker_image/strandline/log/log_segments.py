@@ -15,22 +15,18 @@ from pathlib import Path
 
 from strandline.broker_interface import Buffer
 
-from .files import TEMPORARY_SUFFIX
 from .log_flush import FlushPart, LogFlush, LogSync, ProducerRebuild
-from .log_validation import LogValidation, validate_segments
+from .log_validation import LogValidation, remove_leftovers, validate_segments
 from .record_batch import BatchHeader
 from .retention import SealedSegment
 from .segment import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    SET_ASIDE_SUFFIX,
     LogLimits,
     Segment,
     SegmentPool,
     base_offsets_in,
 )
 from .segment_part import LogPart, SegmentPart
-from .segment_summary import SUMMARY_SUFFIX, SegmentSummary
+from .segment_summary import SegmentSummary
 
 SET_ASIDE_AT_ONCE_MAX = 32
 """Segments whose files are renamed in one turn of the event loop: a retention that a person has
@@ -163,7 +159,7 @@ class LogSegments:
                     part.segment.release()
                 self._unflushed.clear()
 
-        _remove_leftovers(self._folder)
+        remove_leftovers(self._folder)
         self._segments, result = validate_segments(
             [self._segment(base) for base in base_offsets_in(self._folder)],
             crc_from=recovery_point if with_crc else None,
@@ -494,14 +490,3 @@ class LogSegments:
 def _index_of(segments: Sequence[Segment], offset: int) -> int:
     """Return the index of the segment that an offset belongs to."""
     return max(0, bisect_right(segments, offset, key=lambda s: s.base_offset) - 1)
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """Remove segments that were set aside, and what stayed beside segments that are gone."""
-    for pattern in ("*" + SET_ASIDE_SUFFIX, f"*{INDEX_SUFFIX}*{TEMPORARY_SUFFIX}"):
-        for left in folder.glob(pattern):
-            left.unlink()
-    for suffix in (SUMMARY_SUFFIX, INDEX_SUFFIX):
-        for left in folder.glob("*" + suffix):
-            if not left.with_suffix(LOG_SUFFIX).exists():
-                left.unlink()

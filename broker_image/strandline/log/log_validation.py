@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from .batch_scan import EndKind
+from .files import TEMPORARY_SUFFIX
 from .record_batch import BatchHeader
-from .segment import Segment
-from .segment_summary import SegmentSummary
+from .segment import INDEX_SUFFIX, LOG_SUFFIX, SET_ASIDE_SUFFIX, Segment
+from .segment_summary import SUMMARY_SUFFIX, SegmentSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,3 +84,14 @@ def _cut(last: Segment, later: Sequence[Segment], problem: str, *, damaged: bool
         segment.remove()
     last.cut_file()
     return LogValidation(problem=problem, cut_at_offset=last.end_offset, damaged=damaged)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove segments that were set aside, and what stayed beside segments that are gone."""
+    for pattern in ("*" + SET_ASIDE_SUFFIX, f"*{INDEX_SUFFIX}*{TEMPORARY_SUFFIX}"):
+        for left in folder.glob(pattern):
+            left.unlink()
+    for suffix in (SUMMARY_SUFFIX, INDEX_SUFFIX):
+        for left in folder.glob("*" + suffix):
+            if not left.with_suffix(LOG_SUFFIX).exists():
+                left.unlink()

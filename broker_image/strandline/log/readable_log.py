@@ -15,7 +15,7 @@ from .batch_history import BatchHistory
 from .files import disk_failed
 from .log_segments import LogSegments
 from .record_times import FoundRecord
-from .segment_part import LogPart, LogRead
+from .segment_part import LogPart, LogRead, Records
 from .time_search import TimeSearch, TimeSearchResult
 
 
@@ -149,7 +149,7 @@ class ReadableLog:
             changes=self.changes,
         )
 
-    def finish_read(self, part: LogPart, read: LogRead) -> tuple[memoryview, ...]:
+    def finish_read(self, part: LogPart, read: LogRead) -> tuple[Records, ...]:
         """Return the batches of a read, unless the log was cut since its part was made.
 
         Raises:  ProtocolError(NOT_LEADER_OR_FOLLOWER) after a cut: only a log that another broker
@@ -169,6 +169,10 @@ class ReadableLog:
         for segment, index in () if is_deleted else read.loaded:
             segment.adopt_index(index)
         return read.records
+
+    def reading_failed(self, error: OSError) -> LogDirectoryFailed:
+        """Remember that the disk failed a read of batches that were left in their file."""
+        return self._fail("read", error)
 
     def begin_time_search(
         self, timestamp_ms: int, *, from_offset: int, up_to_offset: int

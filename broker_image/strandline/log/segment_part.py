@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from strandline.errors import CorruptBatch
 
@@ -36,6 +36,24 @@ class OpenFile:
 
     def __del__(self) -> None:
         os.close(self.fd)
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """Whole batches that stay in their file, which is open as long as this is held."""
+
+    file: OpenFile
+    position: int
+    size_bytes: int
+
+    def __len__(self) -> int:
+        return self.size_bytes
+
+
+READ_ALL: Final = 1 << 62
+"""More bytes than a file has: all batches are read."""
+Records = memoryview | FileRange
+"""Whole batches, read or where they lie."""
 
 
 class ReadableSegment(Protocol):
@@ -86,11 +104,61 @@ class SegmentPart:
 
         Returns: the bytes, empty if no batch fits; and whether they reach the segment's end
         """
+        window, start, end = self._find(
+            file, from_offset, up_to_offset, max_bytes, any_size=any_size, ahead_bytes=max_bytes
+        )
+        return window.view(start, end), end == self.size_bytes
+
+    def find(
+        self,
+        file: OpenFile,
+        *,
+        from_offset: int,
+        up_to_offset: int,
+        max_bytes: int,
+        any_size: bool,
+        range_min_bytes: int,
+        cached_only: bool,
+    ) -> tuple[Records, bool]:
+        """Read as `read` does, but leave range_min_bytes and more in the file.
+
+        With cached_only BlockingIOError in place of a read of the disk.
+        """
+        ahead_bytes = max_bytes if max_bytes < range_min_bytes else 0
+        window, start, end = self._find(
+            file,
+            from_offset,
+            up_to_offset,
+            max_bytes,
+            any_size=any_size,
+            ahead_bytes=ahead_bytes,
+            cached_only=cached_only,
+        )
+        size_bytes, complete = end - start, end == self.size_bytes
+        if size_bytes < range_min_bytes:
+            return window.view(start, end), complete
+        return FileRange(file, start, size_bytes), complete
+
+    def _find(
+        self,
+        file: OpenFile,
+        from_offset: int,
+        up_to_offset: int,
+        max_bytes: int,
+        *,
+        any_size: bool,
+        ahead_bytes: int,
+        cached_only: bool = False,
+    ) -> tuple[Window, int, int]:
+        """Return the positions where whole batches begin and end, and what was read to find them.
+
+        ahead_bytes are read beyond an index interval.
+        """
         index, base, size = file.index, self.base_offset, self.size_bytes
         # An append meanwhile may have noted entries beyond this part.
         limit = min(index.reaching_offset(up_to_offset - base, default=size), size)
-        ahead = max_bytes + self.index_interval_bytes + HEADER_BYTES
-        window = Window(file.fd, end=limit, read_bytes=ahead)
+        ahead = ahead_bytes + self.index_interval_bytes + HEADER_BYTES
+        window = Window(file.fd, end=limit, read_bytes=ahead, cached_only=cached_only)
         start = index.at_or_below_offset(from_offset - base)
         while start < limit:
             first = window.header_at(start)
@@ -98,10 +166,10 @@ class SegmentPart:
                 break
             start += first.size_bytes
         else:
-            return memoryview(b""), size == limit
+            return window, limit, limit
         budget_end = start + max_bytes
         if up_to_offset >= self.end_offset and size <= budget_end:
-            return window.view(start, size), True
+            return window, start, size
         end = start
         if any_size and first.next_offset <= up_to_offset:
             end = start + first.size_bytes
@@ -113,14 +181,14 @@ class SegmentPart:
             if header.next_offset > up_to_offset or end + header.size_bytes > budget_end:
                 break
             end += header.size_bytes
-        return window.view(start, end), end == size
+        return window, start, end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRead:
     """The outcome of a read: its batches, or what went wrong."""
 
-    records: tuple[memoryview, ...] = ()
+    records: tuple[Records, ...] = ()
     loaded: tuple[tuple[ReadableSegment, OffsetIndex], ...] = ()
     error: OSError | CorruptBatch | IndexError | None = None
 
@@ -143,13 +211,31 @@ class LogPart:
     changes: int
     _loaded: list[tuple[ReadableSegment, OffsetIndex]] = field(default_factory=list)
 
-    def read(self, *, max_bytes: int, any_size: bool) -> LogRead:
+    def read(self, *, max_bytes: int, any_size: bool, range_min_bytes: int = READ_ALL) -> LogRead:
         """Read whole batches and let the files go; any_size lets the first one exceed max_bytes.
 
-        A change of the log meanwhile may show as any of the errors: the log knows the difference.
+        Neighbouring batches of range_min_bytes and more stay in their file. A change of the log
+        meanwhile may show as any of the errors: the log knows the difference.
         """
         try:
-            return self._read(max_bytes, any_size=any_size)
+            return self._read(
+                max_bytes, any_size=any_size, range_min_bytes=range_min_bytes, cached_only=False
+            )
+        except (OSError, CorruptBatch, IndexError) as error:
+            return LogRead(error=error)
+        finally:
+            self.close()
+
+    def read_cached(
+        self, *, max_bytes: int, any_size: bool, range_min_bytes: int
+    ) -> LogRead | None:
+        """Read as `read` does if that asks no disk, or else nothing: for the event loop."""
+        try:
+            return self._read(
+                max_bytes, any_size=any_size, range_min_bytes=range_min_bytes, cached_only=True
+            )
+        except BlockingIOError:
+            return None
         except (OSError, CorruptBatch, IndexError) as error:
             return LogRead(error=error)
         finally:
@@ -160,22 +246,28 @@ class LogPart:
         for segment in self.segments:
             segment.close()
 
-    def _read(self, budget: int, *, any_size: bool) -> LogRead:
-        found: list[memoryview] = []
+    def _read(
+        self, budget: int, *, any_size: bool, range_min_bytes: int, cached_only: bool
+    ) -> LogRead:
+        found: list[Records] = []
         from_offset = self.from_offset
         for segment in self.segments:
             if from_offset >= self.up_to_offset or (budget <= 0 and (found or not any_size)):
                 break
             file = segment.file
             if file is None:
+                if cached_only:
+                    raise BlockingIOError
                 file = segment.open()
                 self._loaded.append((segment.segment, file.index))
-            part, complete = segment.read(
+            part, complete = segment.find(
                 file,
                 from_offset=from_offset,
                 up_to_offset=self.up_to_offset,
                 max_bytes=max(0, budget),
                 any_size=any_size and not found,
+                range_min_bytes=range_min_bytes,
+                cached_only=cached_only,
             )
             if len(part) > 0:
                 found.append(part)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +14,7 @@ from strandline.log.partition_folder import PartitionMetadataFile, folder_of
 from strandline.log.partition_log import EPOCH_MAX, PartitionLog
 from strandline.log.record_batch import read_client_batch
 from strandline.log.segment import LogLimits, SegmentPool
+from strandline.log.segment_part import Records
 from strandline.model import EpochStart, LeaderEpoch, TopicId, TopicPartition, TopicSettings
 
 from .batches import batch
@@ -83,6 +86,14 @@ def content(log: PartitionLog) -> bytes:
         from_offset=log.log_start_offset, up_to_offset=log.log_end_offset, max_bytes=1 << 30
     )
     return b"".join(parts)
+
+
+def bytes_of(records: Sequence[Records]) -> bytes:
+    """Return the bytes of batches, wherever they lie."""
+    return b"".join(
+        each if isinstance(each, memoryview) else os.pread(each.file.fd, len(each), each.position)
+        for each in records
+    )
 
 
 def bring_to_disk(log: PartitionLog) -> None:

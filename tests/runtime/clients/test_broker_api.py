@@ -224,6 +224,7 @@ class Node:
         producer_epoch: int = 0,
         producer: int = PRODUCER,
         timeout_ms: int = LIMIT_MS,
+        value: bytes = b"v",
     ) -> list[ErrorCode]:
         """Send batches without waiting for the responses in between; return their error codes."""
         awaited = [
@@ -233,7 +234,7 @@ class Node:
                         topic_name=TOPIC,
                         partition=0,
                         batch=batch(
-                            [b"v"] * RECORDS,
+                            [value] * RECORDS,
                             producer_id=producer,
                             producer_epoch=producer_epoch,
                             base_sequence=sequence,
@@ -246,8 +247,7 @@ class Node:
             )
             for sequence in sequences
         ]
-        responses = [await each for each in awaited]
-        return [response[0].error for response in responses]
+        return [(await each)[0].error for each in awaited]
 
 
 def _fail(error: Exception) -> NoReturn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import threading
 from collections.abc import Callable
@@ -10,17 +11,27 @@ from pathlib import Path
 
 import pytest
 
-from strandline.broker_interface import ConsumerFetchedPartition, ConsumerFetchPartition
+from strandline.broker_interface import (
+    Buffer,
+    ConsumerFetchedPartition,
+    ConsumerFetchPartition,
+    RecordsInFile,
+)
 from strandline.config.storage import ConsumerReadConfig
 from strandline.errors import ErrorCode
 from strandline.log.partition_log import PartitionLog
 from strandline.log.record_batch import read_fetched
+from strandline.runtime.clients.consumer_fetches import RANGE_MIN_BYTES
 from tests.runtime.clients.test_broker_api import ME, TOPIC, TP, Node, with_node
 from tests.support.eventually import aeventually
 
 LIMIT_MS = 5_000
 IN_THREADS = ConsumerReadConfig(recent_bytes=0)
 """No record counts as recent: every read takes a thread."""
+
+
+LARGE_VALUE = bytes(RANGE_MIN_BYTES // 3)
+"""A batch has two of them: two batches are left in their file."""
 
 
 async def admit_at_once(_size_bytes: int) -> bool:
@@ -50,7 +61,10 @@ async def fetch(
 
 
 def bytes_of(fetched: ConsumerFetchedPartition) -> bytes:
-    return b"".join(fetched.records)
+    return b"".join(
+        each if isinstance(each, Buffer) else os.pread(each.fd, len(each), each.position)
+        for each in fetched.records
+    )
 
 
 def whole(log: PartitionLog) -> bytes:
@@ -59,9 +73,12 @@ def whole(log: PartitionLog) -> bytes:
 
 
 class Reads:
-    """Every pread of the process: its thread and its bytes; a test may hold those of threads."""
+    """Every read of a file: its thread and its bytes; a test may hold those of threads.
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    Unless a test says so, no page is in memory.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, in_memory: bool = False) -> None:
         self.threads: set[int] = set()
         self.byte_count = 0
         self.begun = threading.Event()
@@ -69,7 +86,10 @@ class Reads:
         self.may_go_on.set()
         self._pread = os.pread
         self._loop_thread = threading.get_ident()
+        self._preadv = os.preadv
+        self._in_memory = in_memory
         monkeypatch.setattr(os, "pread", self._read)
+        monkeypatch.setattr(os, "preadv", self._read_at_once)
 
     @property
     def on_loop(self) -> bool:
@@ -78,6 +98,15 @@ class Reads:
     @property
     def in_threads(self) -> bool:
         return bool(self.threads - {self._loop_thread})
+
+    def _read_at_once(self, fd: int, into: list[bytearray], position: int, flags: int) -> int:
+        assert flags == os.RWF_NOWAIT
+        if not self._in_memory:
+            raise BlockingIOError
+        self.threads.add(threading.get_ident())
+        count = self._preadv(fd, into, position, flags)
+        self.byte_count += count
+        return count
 
     def _read(self, fd: int, length: int, position: int) -> bytes:
         self.threads.add(threading.get_ident())
@@ -90,22 +119,27 @@ class Reads:
 
 
 @pytest.mark.parametrize(
-    ("config", "leaves_loop"),
+    ("config", "in_memory", "leaves_loop"),
     [
-        (ConsumerReadConfig(), False),
-        (IN_THREADS, True),
-        (ConsumerReadConfig(on_loop_max_bytes=50), True),
+        (ConsumerReadConfig(), False, False),
+        (IN_THREADS, False, True),
+        (ConsumerReadConfig(on_loop_max_bytes=50), False, True),
+        (IN_THREADS, True, False),
     ],
-    ids=["small and recent", "not recent", "not small"],
+    ids=["small and recent", "not recent", "not small", "in memory"],
 )
-def test_only_small_reads_of_recent_records_stay_on_the_event_loop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: ConsumerReadConfig, leaves_loop: bool
+def test_only_reads_that_ask_no_disk_stay_on_the_event_loop(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    config: ConsumerReadConfig,
+    in_memory: bool,
+    leaves_loop: bool,
 ) -> None:
     async def scenario(node: Node) -> None:
         await node.apply_state(ME, 0)
         await node.send(0, 2, 4)
         expected = whole(node.store.logs[TP])
-        reads = Reads(monkeypatch)
+        reads = Reads(monkeypatch, in_memory=in_memory)
         assert bytes_of(await fetch(node)) == expected
         assert (reads.on_loop, reads.in_threads) == (not leaves_loop, leaves_loop)
 
@@ -130,6 +164,63 @@ def test_reads_across_sealed_segments_equal_the_log(tmp_path: Path) -> None:
             position += len(part)
             offset = read_fetched(part).headers[-1].next_offset
         assert position == len(expected)
+
+    with_node(tmp_path, scenario, IN_THREADS)
+
+
+def in_files(fetched: ConsumerFetchedPartition) -> list[RecordsInFile]:
+    """Return the records of a fetch, all of which are left in files."""
+    assert fetched.error is ErrorCode.NONE
+    return [each for each in fetched.records if not isinstance(each, Buffer)]
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_many_records_are_left_in_their_file_and_only_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: bool
+) -> None:
+    async def scenario(node: Node) -> None:
+        await node.apply_state(ME, 0)
+        await node.send(0, 2, 4, value=LARGE_VALUE)
+        expected = whole(node.store.logs[TP])
+        reads = Reads(monkeypatch, in_memory=in_memory)
+        fetched = await fetch(node)
+        assert reads.byte_count < 10_000
+        assert (reads.on_loop, reads.in_threads) == (in_memory, not in_memory)
+        assert [len(each) for each in in_files(fetched)] == [len(expected)]
+        assert bytes_of(fetched) == expected
+
+    with_node(tmp_path, scenario, IN_THREADS)
+
+
+def test_records_in_files_are_current_until_their_log_is_cut(tmp_path: Path) -> None:
+    async def scenario(node: Node) -> None:
+        await node.apply_state(ME, 0)
+        await node.send(0, 2, 4, value=LARGE_VALUE)
+        log = node.store.logs[TP]
+        expected = whole(log)
+        fetched = await fetch(node)
+        (records,) = in_files(fetched)
+        await node.send(6, 8)
+        for path in log.folder.glob("*.log"):
+            path.unlink()
+        assert records.is_current()
+        assert bytes_of(fetched) == expected
+        log.truncate_to(2)
+        assert not records.is_current()
+
+    with_node(tmp_path, scenario, IN_THREADS)
+
+
+def test_a_disk_that_does_not_give_what_was_left_in_a_file_ends_the_leadership(
+    tmp_path: Path,
+) -> None:
+    async def scenario(node: Node) -> None:
+        await node.apply_state(ME, 0)
+        await node.send(0, 2, value=LARGE_VALUE)
+        (records,) = in_files(await fetch(node))
+        records.failed(OSError(errno.EIO, "a sector is gone"))
+        assert [str(failure).split(": ", 1)[1] for failure in node.failures] == ["read: EIO"]
+        assert await node.send(4) == [ErrorCode.KAFKA_STORAGE_ERROR]
 
     with_node(tmp_path, scenario, IN_THREADS)
 

@@ -4,18 +4,23 @@ Used by `broker_api`. A fetch waits until enough bytes lie below the high waterm
 the logs' indexes tell how many, and no record is read for it. The read happens once, at the end, in
 a thread: a page that is not in memory costs milliseconds, and the event loop has none to give. Only
 a small read of what was written last stays on the event loop, because the page cache holds that,
-and a hand-over to a thread costs more than the read (ADR 0027).
+and a hand-over to a thread costs more than the read (ADR 0027). Many records of one file are found
+and not read: the listener sends them from their file (ADR 0079).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from strandline.broker_interface import ConsumerFetchedPartition, ConsumerFetchPartition
+from strandline.broker_interface import (
+    ConsumerFetchedPartition,
+    ConsumerFetchPartition,
+    RecordsInFile,
+)
 from strandline.config.storage import ConsumerReadConfig
 from strandline.controller_session.metadata_cache import MetadataCache
 from strandline.core.effects import CompleteFetch, LogReadInfo
@@ -23,13 +28,15 @@ from strandline.core.events import DelayedFetchReceived, Event, RequestCancelled
 from strandline.core.replicas import Replicas
 from strandline.errors import ErrorCode, ProtocolError, StorageError
 from strandline.log.partition_log import PartitionLog
-from strandline.log.segment_part import LogPart, LogRead
+from strandline.log.segment_part import FileRange, LogPart, LogRead
 from strandline.model import TopicPartition
 from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.storage.replica_store import ReplicaStore
 
 PARTITIONS_PER_READ_MAX = 32
 """Partitions that a thread reads at one go: each has open files of its own meanwhile."""
+RANGE_MIN_BYTES = 65_536
+"""Records of one file that are sent from there: a smaller copy is cheaper than one more call."""
 PARTITIONS_PER_TURN_MAX = 250
 """Partitions that one step of the event loop looks at for one fetch."""
 
@@ -90,7 +97,34 @@ class _Plan:
         return max(min(total, max_bytes), min(first.most, first.log.message_max_bytes))
 
 
-_Records = tuple[memoryview, ...] | ErrorCode
+@dataclass(frozen=True, slots=True)
+class _SentFromFile:
+    """A `RecordsInFile`: a range of a file, and the log and its count of cuts when it was found."""
+
+    range: FileRange
+    log: PartitionLog
+    changes: int
+    on_failure: Callable[[StorageError], None]
+
+    @property
+    def fd(self) -> int:
+        return self.range.file.fd
+
+    @property
+    def position(self) -> int:
+        return self.range.position
+
+    def __len__(self) -> int:
+        return self.range.size_bytes
+
+    def is_current(self) -> bool:
+        return self.log.changes == self.changes
+
+    def failed(self, error: OSError) -> None:
+        self.on_failure(self.log.reading_failed(error))
+
+
+_Records = tuple[memoryview | RecordsInFile, ...] | ErrorCode
 """The records of one partition, or the error of their read."""
 
 _Outcome = tuple[LogPart, LogRead] | ErrorCode
@@ -271,7 +305,7 @@ class ConsumerFetches:
                 if work:
                     await asyncio.sleep(0)  # other clients have a turn
             else:
-                found = await self._read_in_thread(now, left, any_size=any_size)
+                found = await self._find(now, left, any_size=any_size)
             for each, records in zip(now, found, strict=True):
                 if isinstance(records, ErrorCode):
                     plan.outcomes[each.slot] = _fetched(each.allowed, records, ())
@@ -288,9 +322,18 @@ class ConsumerFetches:
             for each in plan.readable
         )
 
-    async def _read_in_thread(
+    async def _find(
         self, readable: list[_Readable], left: int, *, any_size: bool
     ) -> list[_Records]:
+        """Find records, and read the few; in a thread only if the disk has to be asked."""
+        done = _read_cached_parts(_open_parts(readable), left, any_size=any_size)
+        if done is None:
+            done = await self._read_in_thread(readable, left, any_size=any_size)
+        return [self._taken(each, outcome) for each, outcome in zip(readable, done, strict=True)]
+
+    async def _read_in_thread(
+        self, readable: list[_Readable], left: int, *, any_size: bool
+    ) -> list[_Outcome]:
         """Read in a thread once one is free; a client that leaves does not stop the thread."""
         await self._free_threads.acquire()
         try:
@@ -302,12 +345,30 @@ class ConsumerFetches:
             self._free_threads.release()
             raise
         running.add_done_callback(lambda _: self._free_threads.release())
-        done = await asyncio.shield(running)
-        return [_taken(each, outcome) for each, outcome in zip(readable, done, strict=True)]
+        return await asyncio.shield(running)
+
+    def _taken(self, readable: _Readable, outcome: _Outcome) -> _Records:
+        """Return the records of a read, or the error of its partition; on the event loop."""
+        if isinstance(outcome, ErrorCode):
+            return outcome
+        part, read = outcome
+        if part.changes != readable.changes:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        log = readable.log
+        try:
+            found = log.finish_read(part, read)
+        except ProtocolError as refusal:
+            return refusal.code
+        return tuple(
+            _SentFromFile(each, log, part.changes, self._store.fail)
+            if isinstance(each, FileRange)
+            else each
+            for each in found
+        )
 
 
 def _fetched(
-    allowed: LogReadInfo, error: ErrorCode, records: tuple[memoryview, ...]
+    allowed: LogReadInfo, error: ErrorCode, records: tuple[memoryview | RecordsInFile, ...]
 ) -> ConsumerFetchedPartition:
     return ConsumerFetchedPartition(
         error=error,
@@ -365,30 +426,46 @@ def _read_parts(
     parts: Sequence[tuple[LogPart | ErrorCode, int]], left: int, *, any_size: bool
 ) -> list[_Outcome]:
     """Read parts one after the other, in any thread, and close them all."""
+    done = _outcomes(parts, left, LogPart.read, any_size=any_size)
+    return [each for each in done if each is not None]
+
+
+def _read_cached_parts(
+    parts: Sequence[tuple[LogPart | ErrorCode, int]], left: int, *, any_size: bool
+) -> list[_Outcome] | None:
+    """Read parts one after the other, on the event loop; None if the disk has to be asked."""
     done: list[_Outcome] = []
-    for part, cap_bytes in parts:
-        if isinstance(part, ErrorCode):
-            done.append(part)
-            continue
-        read = LogRead()
-        if left > 0 or any_size:
-            read = part.read(max_bytes=min(cap_bytes, left), any_size=any_size)
-        else:
-            part.close()
-        any_size = any_size and not read.size_bytes
-        left -= read.size_bytes
-        done.append((part, read))
+    for outcome in _outcomes(parts, left, LogPart.read_cached, any_size=any_size):
+        if outcome is None:
+            return None
+        done.append(outcome)
     return done
 
 
-def _taken(readable: _Readable, outcome: _Outcome) -> _Records:
-    """Return the records of a read, or the error of its partition; on the event loop."""
-    if isinstance(outcome, ErrorCode):
-        return outcome
-    part, read = outcome
-    if part.changes != readable.changes:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    try:
-        return readable.log.finish_read(part, read)
-    except ProtocolError as refusal:
-        return refusal.code
+def _outcomes(
+    parts: Sequence[tuple[LogPart | ErrorCode, int]],
+    left: int,
+    read: Callable[..., LogRead | None],
+    *,
+    any_size: bool,
+) -> Iterator[_Outcome | None]:
+    """Yield what was read of each part, None where the read had nothing to say."""
+    for part, cap_bytes in parts:
+        if isinstance(part, ErrorCode):
+            yield part
+        elif left > 0 or any_size:
+            found = read(
+                part,
+                max_bytes=min(cap_bytes, left),
+                any_size=any_size,
+                range_min_bytes=RANGE_MIN_BYTES,
+            )
+            if found is None:
+                yield None
+                continue
+            any_size = any_size and not found.size_bytes
+            left -= found.size_bytes
+            yield part, found
+        else:
+            part.close()
+            yield part, LogRead()

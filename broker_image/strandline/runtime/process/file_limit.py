@@ -12,6 +12,7 @@ from typing import Final
 
 from strandline.config.broker import BrokerConfig
 from strandline.log_fields import fields
+from strandline.runtime.clients.consumer_fetches import RANGE_MIN_BYTES
 
 FILES_MAX: Final = 1 << 20
 """More than this is not asked for: some machines have a hard limit of a thousand million."""
@@ -34,7 +35,9 @@ def raise_file_limit() -> int:
 def files_needed(config: BrokerConfig, *, replicas: int) -> int:
     """Return how many files so many replicas and the most clients allowed may hold open."""
     connections = config.kafka.connections_max + config.kubernetes.connections_max
-    return replicas + config.storage.open_segments_max + connections + OTHER_FILES
+    # A connection that is sent records from files has a second descriptor meanwhile.
+    sent = config.kafka.connections_max + config.kafka.response_memory_max_bytes // RANGE_MIN_BYTES
+    return replicas + config.storage.open_segments_max + connections + sent + OTHER_FILES
 
 
 def tell_of_too_few_files(config: BrokerConfig, *, replicas: int) -> None:

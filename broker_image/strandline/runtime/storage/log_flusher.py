@@ -91,9 +91,10 @@ class LogFlusher:
         clock = asyncio.get_running_loop()
         next_round = clock.time() + self._interval_seconds
         while not self._stopping:
+            # asyncio.wait_for of Python 3.11 drops a cancellation that comes with the wake.
             with suppress(TimeoutError):
-                left_seconds = max(0.0, next_round - clock.time())
-                await asyncio.wait_for(self._flush_wake.wait(), left_seconds)
+                async with asyncio.timeout_at(next_round):
+                    await self._flush_wake.wait()
             self._flush_wake.clear()
             due, self._flush_due = self._flush_due, set()
             if clock.time() >= next_round:

@@ -46,7 +46,8 @@ class RetentionCheck:
         """Check all logs for ever."""
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), self.interval_ms / 1000)
+                async with asyncio.timeout(self.interval_ms / 1000):
+                    await self._wake.wait()
             self._wake.clear()
             try:
                 await self.check_all()

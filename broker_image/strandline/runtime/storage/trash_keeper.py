@@ -90,7 +90,8 @@ class TrashKeeper:
                     extra=fields(partition=str(log.tp), deleted_at_ms=log.deleted_at_ms),
                 )
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), self._interval_seconds)
+                async with asyncio.timeout(self._interval_seconds):
+                    await self._wake.wait()
             self._wake.clear()
 
     def announce(self, tp: TopicPartition, accepted: PersistedPartition | None) -> None:
