@@ -111,20 +111,24 @@ def bulk(
 ) -> Values:
     """Produce as fast as it goes, then read it all; MB/s, and the brokers' CPU seconds per GB.
 
-    Beside them, for the lines of the rounds: which part the kernel used, and page faults per MB.
+    Beside them, for the lines of the rounds: which part the kernel used; page faults, and bytes
+    that the kernel reclaimed, per MB produced; the brokers' CPU seconds per GB read.
     """
     topic, mib = machine.new_topic(cluster, partitions), machine.mib // share
     machine.settle_pages()
     what = {"topic": topic, "partitions": partitions, "mib": mib}
     made, used = machine.driven(cluster, "produce", value_bytes=value_bytes, **what)
-    read, _ = machine.driven(cluster, "consume", **what | {"mib": mib * 9 // 10})
+    read, used_to_read = machine.driven(cluster, "consume", **what | {"mib": mib * 9 // 10})
     cluster.delete_topic(topic)
+    reclaimed = {} if used.reclaimed is None else {"reclaimed": used.reclaimed / made["bytes"]}
     return {
         "produce": made["bytes"] / made["seconds"] / 1e6,
         "cpu": used.brokers / (made["bytes"] / 1e9),
         "system": used.system / (made["bytes"] / 1e9),
         "faults": used.faults / (made["bytes"] / 1e6),
         "consume": read["bytes"] / read["seconds"] / 1e6,
+        "reading": used_to_read.brokers / (read["bytes"] / 1e9),
+        **reclaimed,
     }
 
 

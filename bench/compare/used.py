@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 TICKS: Final = os.sysconf("SC_CLK_TCK")
+RECLAIMED_BY: Final = tuple(
+    f"pgsteal_{each}" for each in ("kswapd", "direct", "khugepaged", "proactive")
+)
 KERNEL_THREADS: Final = 2
 """Process id of kthreadd, the parent of the kernel's threads."""
 
@@ -38,6 +41,8 @@ class Used:
     """Between two looks: seconds by the clock, CPU seconds of the brokers and of other programs.
 
     system and faults are the brokers': CPU seconds in the kernel, and page faults without a disk.
+    reclaimed are the bytes of pages that the kernel took back from whoever had them, None if it
+    does not tell.
     """
 
     seconds: float
@@ -45,6 +50,7 @@ class Used:
     foreign: float
     system: float
     faults: int
+    reclaimed: int | None = None
 
 
 class Usage:
@@ -53,16 +59,21 @@ class Usage:
     def __init__(self) -> None:
         self._at = time.monotonic()
         self._before = _spent()
+        self._reclaimed = _reclaimed_bytes()
 
     def since(self, *, brokers: Iterable[int], known: Iterable[int]) -> Used:
         """Return what was used since; known are all processes that belong to the bench."""
-        return used_of(
+        used = used_of(
             self._before,
             _spent(),
             seconds=time.monotonic() - self._at,
             brokers={*brokers},
             known={os.getpid(), *known},
         )
+        now = _reclaimed_bytes()
+        if now is None or self._reclaimed is None:
+            return used
+        return replace(used, reclaimed=now - self._reclaimed)
 
 
 def used_of(
@@ -84,6 +95,24 @@ def used_of(
         system=sum(spent.system - earlier.system for spent, earlier in own),
         faults=sum(spent.faults - earlier.faults for spent, earlier in own),
     )
+
+
+def reclaimed_pages(vmstat: str) -> int | None:
+    """Return the pages that a kernel took back, of the text of its counters; None without one.
+
+    It counts them by who took them and, again, by what was in them.
+    """
+    counters = dict(line.split() for line in vmstat.splitlines())
+    found = [int(counters[each]) for each in RECLAIMED_BY if each in counters]
+    return sum(found) if found else None
+
+
+def _reclaimed_bytes() -> int | None:
+    try:
+        pages = reclaimed_pages(Path("/proc/vmstat").read_text())
+    except OSError:
+        return None
+    return None if pages is None else pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _spent() -> dict[int, Spent]:

@@ -12,6 +12,8 @@ from typing import Final
 from .cluster import Cluster
 from .trials import Machine
 
+WARM_GIB_MIN: Final = 8
+"""Kafka stands still for a while from its third GiB on, and has half of its speed yet to gain."""
 WARM_GIB_MAX: Final = 24
 STEADY_GIB: Final = 3
 GAIN_MAX: Final = 1.05
@@ -37,4 +39,4 @@ def warm(machine: Machine, cluster: Cluster, gib_max: int) -> None:
 def is_warm(speeds: Sequence[float]) -> bool:
     """Tell whether the last GiB were hardly faster than the fastest one before them."""
     before, last = speeds[:-STEADY_GIB], speeds[-STEADY_GIB:]
-    return bool(before) and max(last) <= GAIN_MAX * max(before)
+    return len(speeds) >= WARM_GIB_MIN and max(last) <= GAIN_MAX * max(before)

@@ -13,7 +13,7 @@ from bench.compare import bulk
 from bench.compare.figures import FIGURES, OURS, THEIRS, Figure, row_of
 from bench.compare.strandline_cluster import malloc_settings
 from bench.compare.trials import ALONE, BESIDE, ENDING
-from bench.compare.used import Spent, Usage, used_of
+from bench.compare.used import Spent, Usage, reclaimed_pages, used_of
 from bench.compare.warming import is_warm
 
 SPEED = Figure(trial="t", name="n", title="speed", unit="MB/s", more_is_better=True, goal=1.5)
@@ -63,11 +63,12 @@ def test_every_figure_comes_from_a_trial_and_every_trial_has_a_figure() -> None:
     ("speeds", "warm"),
     [
         ((), False),
-        ((100, 100, 100), False),
-        ((100, 100, 100, 104), True),
-        ((100, 130, 120, 125), False),
-        ((100, 130, 120, 125, 136), True),
-        ((100, 130, 120, 137, 125), False),
+        ((100,) * 7, False),
+        ((100,) * 7 + (104,), True),
+        ((81, 98, 124, 141, 134, 126, 130), False),
+        ((100,) * 5 + (130, 120, 125), False),
+        ((100,) * 5 + (130, 120, 125, 136), True),
+        ((100,) * 5 + (130, 120, 137, 125), False),
     ],
 )
 def test_a_cluster_is_warm_when_it_becomes_no_faster(speeds: tuple[float, ...], warm: bool) -> None:
@@ -85,6 +86,13 @@ def test_cpu_is_that_of_brokers_of_the_bench_or_foreign() -> None:
     used = used_of(before, now, seconds=2, brokers=[1, 4, 5], known=[2])
     assert (used.seconds, used.brokers, used.foreign) == (2, 2.25, 3.0)
     assert (used.system, used.faults) == (1.25, 5)
+
+
+def test_reclaimed_pages_are_counted_by_who_reclaimed_them() -> None:
+    by_whom = "pgsteal_kswapd 9000\npgsteal_direct 480\npgsteal_khugepaged 20\n"
+    of_what = "pgsteal_anon 500\npgsteal_file 9000\nnr_free_pages 7\n"
+    assert reclaimed_pages(by_whom + of_what) == 9_500
+    assert reclaimed_pages("nr_free_pages 7\n") is None
 
 
 def test_the_cpu_of_a_process_is_seen() -> None:
