@@ -120,15 +120,18 @@ _NO_FOLLOWERS: Mapping[BrokerId, FollowerProgress] = {}
 def gauges_of(partition: Partition) -> ReplicaGauges:
     """Return the present gauges of a replica."""
     log, role = partition.log, partition.role
-    return ReplicaGauges(
+    leads = role if isinstance(role, LeaderReplica) else None
+    values = (
         log.topic_name,
         _NAMES[type(role)],
-        partition.state,
+        partition.applied if leads is None else leads.state,
         log.log_start_offset,
         log.high_watermark,
         log.log_end_offset,
-        role.followers if isinstance(role, LeaderReplica) else _NO_FOLLOWERS,
+        _NO_FOLLOWERS if leads is None else leads.followers,
     )
+    # The named tuple's own way to make one costs as much again as all the rest.
+    return tuple.__new__(ReplicaGauges, values)
 
 
 def view_of(partition: Partition) -> PartitionView:

@@ -102,7 +102,7 @@ class LogSegments:
     @property
     def size_bytes(self) -> int:
         """Bytes of all segments."""
-        return self._sealed_bytes + self._segments[-1].size_bytes
+        return self._sealed_bytes + self._segments[-1].end.position
 
     @property
     def dirty(self) -> bool:
