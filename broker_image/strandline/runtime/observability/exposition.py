@@ -21,6 +21,8 @@ _go_string: Any = utils.floatToGoString
 
 PLAIN_MAX: Final = 10**15
 """Whole numbers up to this one look the same as integers and as floats."""
+REPR_MAX: Final = 10**6
+"""Below it a float looks the same in Go and in Python."""
 
 
 def header(name: str, documentation: str, kind: str) -> str:
@@ -61,5 +63,7 @@ def number(value: float) -> str:
     """Return a value as prometheus_client writes it."""
     if isinstance(value, int) and abs(value) < PLAIN_MAX:
         return f"{int(value)}.0"
+    if abs(value) < REPR_MAX:
+        return repr(value)
     text: str = _go_string(value)
     return text

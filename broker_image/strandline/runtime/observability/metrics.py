@@ -13,12 +13,13 @@ from typing import Any, Final
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.samples import Sample
 
 from strandline import names
 from strandline.kube.api import RequestDone
 from strandline.names import Metric, MetricKind
 
-from .exposition import SAMPLES_PER_STEP, header, sample
+from .exposition import SAMPLES_PER_STEP, beginning, header, number
 
 # prometheus_client does not annotate this function; typed as Any it may be called.
 _disable_created_metrics: Any = prometheus_client.disable_created_metrics
@@ -37,6 +38,8 @@ class Metrics:
         _disable_created_metrics()
         self.registry: Final = CollectorRegistry()
         self._instruments: dict[str, Any] = {}
+        self._beginnings: dict[tuple[str, ...], str] = {}
+        """Lines up to their value, by the sample's name and the values of its labels."""
         self._sections: list[Callable[[], Iterator[str]]] = []
         self._one_at_a_time = asyncio.Lock()
 
@@ -101,9 +104,15 @@ class Metrics:
             yield header(name, family.documentation, family.type)
             for start in range(0, len(family.samples), SAMPLES_PER_STEP):
                 shown = family.samples[start : start + SAMPLES_PER_STEP]
-                yield "".join(
-                    [sample(each.name, sorted(each.labels.items()), each.value) for each in shown]
-                )
+                yield "".join([self._line(each) for each in shown])
+
+    def _line(self, sample: Sample) -> str:
+        """Return a sample's line; all but its value is kept from one scrape to the next."""
+        key = (sample.name, *sample.labels.values())
+        begin = self._beginnings.get(key)
+        if begin is None:
+            begin = self._beginnings[key] = beginning(sample.name, sorted(sample.labels.items()))
+        return f"{begin}{number(sample.value)}\n"
 
     def kubernetes_request_done(self, request: RequestDone) -> None:
         """Count one finished request to the API server."""
