@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 TICKS: Final = os.sysconf("SC_CLK_TCK")
+COUNTERS: Final = Path("/proc/vmstat")
 RECLAIMED_BY: Final = tuple(
     f"pgsteal_{each}" for each in ("kswapd", "direct", "khugepaged", "proactive")
 )
@@ -109,7 +110,7 @@ def reclaimed_pages(vmstat: str) -> int | None:
 
 def _reclaimed_bytes() -> int | None:
     try:
-        pages = reclaimed_pages(Path("/proc/vmstat").read_text())
+        pages = reclaimed_pages(COUNTERS.read_text())
     except OSError:
         return None
     return None if pages is None else pages * os.sysconf("SC_PAGE_SIZE")

@@ -39,6 +39,8 @@ class Process:
         self._environment = environment
         self._disk = environment.disks[broker_id]
         self._boot_id = boot_id
+        self._found = self._found_on_disk()
+        self._has_lost_logs = self._disk.has_lost_logs()
         key = key_of(environment.plan.seed, "process", broker_id, self.life.incarnation)
         self._prng = Prng(key)
         self._read_stored()
@@ -79,11 +81,10 @@ class Process:
 
         api.call(self.life, lambda: api.write_registration(found, registration), on_written)
 
-    def _decide(
-        self, stored: Registration | None, highest_entry_epoch: BrokerEpoch
-    ) -> Registration:
-        disk, broker_id = self._disk, self.life.broker_id
-        found_on_disk = FoundOnDisk(
+    def _found_on_disk(self) -> FoundOnDisk:
+        """Return what was there before this process wrote: a retry decides from the same."""
+        disk = self._disk
+        return FoundOnDisk(
             log_dir_id=disk.log_dir_id,
             meta_epoch=disk.meta_epoch,
             marker_epoch=disk.marker_epoch,
@@ -93,8 +94,13 @@ class Process:
             flushed_epoch=disk.flushed_epoch,
             meta_clean_since_epoch=disk.meta_clean_since_epoch,
         )
-        epochs = decide_registration(found_on_disk, stored, highest_entry_epoch=highest_entry_epoch)
-        if disk.has_lost_logs():
+
+    def _decide(
+        self, stored: Registration | None, highest_entry_epoch: BrokerEpoch
+    ) -> Registration:
+        disk, broker_id = self._disk, self.life.broker_id
+        epochs = decide_registration(self._found, stored, highest_entry_epoch=highest_entry_epoch)
+        if self._has_lost_logs:
             epochs = damaged(epochs)
         disk.write_meta(epochs)
         disk.clamp_checkpoint()

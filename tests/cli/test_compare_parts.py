@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from bench.compare import __main__ as compare
 from bench.compare import bulk
+from bench.compare import used as compare_used
 from bench.compare.figures import FIGURES, OURS, THEIRS, Figure, row_of
 from bench.compare.strandline_cluster import malloc_settings
 from bench.compare.trials import ALONE, BESIDE, ENDING
@@ -93,6 +95,19 @@ def test_reclaimed_pages_are_counted_by_who_reclaimed_them() -> None:
     of_what = "pgsteal_anon 500\npgsteal_file 9000\nnr_free_pages 7\n"
     assert reclaimed_pages(by_whom + of_what) == 9_500
     assert reclaimed_pages("nr_free_pages 7\n") is None
+
+
+def test_what_was_reclaimed_is_the_difference_between_two_looks_and_nothing_without_counters(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    counters = tmp_path / "counters"
+    monkeypatch.setattr(compare_used, "COUNTERS", counters)
+    without = Usage()
+    counters.write_text("pgsteal_kswapd 100\npgsteal_direct 5\n")
+    assert without.since(brokers=[], known=[]).reclaimed is None
+    usage = Usage()
+    counters.write_text("pgsteal_kswapd 107\npgsteal_direct 8\n")
+    assert usage.since(brokers=[], known=[]).reclaimed == 10 * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_the_cpu_of_a_process_is_seen() -> None:

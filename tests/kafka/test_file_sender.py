@@ -195,9 +195,11 @@ def test_a_file_that_ends_too_early_is_the_disks_failure_unless_its_log_was_cut(
     assert [failure.errno for failure in broker.given.failures] == ([] if is_cut else [errno.EIO])
 
 
+@pytest.mark.parametrize("more_requests", [0, 2])
 def test_a_client_that_leaves_gives_its_descriptors_and_its_memory_back(
-    running: ListenerThread, broker: FileBroker
+    running: ListenerThread, broker: FileBroker, more_requests: int
 ) -> None:
+    """With requests behind that of the response nobody reads its socket, which would tell."""
     put(broker, GREAT)
     memory = running.bounds.response_memory
     with WireClient(running.port) as client:
@@ -207,6 +209,8 @@ def test_a_client_that_leaves_gives_its_descriptors_and_its_memory_back(
         kept = {os.readlink(f"/proc/self/fd/{each}") for each in (fd, broker.given.fd)}
         broker.records = None
         assert len(open_as(kept)) == 3
+        for _ in range(more_requests):
+            client.send(schemas.METADATA, 1, {"topics": []})
         assert memory.used > GREAT
     eventually(lambda: running.connection_count == 0, WITHIN_MS, "closed")
     assert memory.used == 0

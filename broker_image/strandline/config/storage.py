@@ -14,12 +14,13 @@ class ConsumerReadConfig:
     """How records are read for consumers."""
 
     threads_max: int = integer("consumer.read.threads", 4, (1, 256))
-    """Threads that read for consumers. Each waits for one disk read at a time; further fetches
-    wait for a thread, in the order of their coming."""
+    """Threads that read for consumers what is not in memory. Each waits for one disk read at a
+    time; further fetches wait for a thread, in the order of their coming."""
 
     on_loop_max_bytes: int = integer("consumer.read.on.loop.max.bytes", _MIB, (0, 64 * _MIB))
     """A read of recent records up to this size stays on the event loop: copying 1 MiB takes about
-    0.2 ms, as long as the hand-over to a thread and back. 0: every read takes a thread."""
+    0.2 ms, as long as the hand-over to a thread and back. A larger or older one takes a thread
+    where the disk has to be asked."""
 
     recent_bytes: int = integer("consumer.read.recent.bytes", 8 * _MIB, (0, 1 << 40))
     """The last bytes of a log's last segment count as recent: the broker wrote them a moment ago,

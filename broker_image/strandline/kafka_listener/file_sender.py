@@ -33,8 +33,7 @@ from strandline.broker_interface import Buffer, Piece, RecordsInFile
 SENDING_THREADS_MAX: Final = 4
 """Responses of all connections of a broker that threads send at a time."""
 PATIENCE_MS: Final = 2
-"""What a client that reads all the time needs to make room; less than a turn of the event loop
-and of the thread costs."""
+"""A client that reads all the time makes room within it; another one holds a thread no longer."""
 FILE_ERRORS: Final = frozenset({errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENODATA})
 """Of the disk under a file; all others are the socket's."""
 
