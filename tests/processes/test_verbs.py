@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from strandline import names
 from strandline_cli.assignments import CONFLICTS_MAX, Assignments, ClusterFound
 from strandline_cli.commands import CommandFailed
 from strandline_cli.kubectl import ApiProxy, Kubernetes
@@ -110,6 +111,12 @@ class Person:
         return printed
 
 
+def is_live(group: BrokerGroup, broker: int) -> bool:
+    """Tell whether a broker has heard from the controller that it counts as live."""
+    _, text = group.brokers[broker].get("/metrics")
+    return f"\n{names.BROKER_FENCED.name} 0.0\n" in text
+
+
 def metrics_of(group: BrokerGroup, *, without: int) -> ReadMetrics:
     """Return a reader of the brokers of this machine, which the API server has no pods of."""
 
@@ -166,8 +173,11 @@ def test_a_person_moves_a_partition_under_load_and_takes_a_move_back(
     assert "moved/0" in person.call("reassign moved --status")
     assert person.call("reassign moved/0 --cancel").endswith("moved/0 is on [3, 1, 2]\n")
     group.wait_moved("moved", 3, 1, 2)
-    # It is in session and frozen, so the move begins, and the copy waits.
+    # It is in session and frozen, so the move begins, and the copy waits. It must not be the
+    # controller, and not be frozen before the controller counts it as live.
+    group.wait_controller(other_than=0)
     group.start()
+    eventually(lambda: is_live(group, 0), FAULT_LIMIT_MS, "broker 0 is counted as live")
     group.brokers[0].freeze()
     said = person.call("reassign moved/0 --to 0,2,3 --no-wait")
     assert "adds 0, removes 1" in said
