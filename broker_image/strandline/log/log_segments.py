@@ -19,12 +19,7 @@ from .log_flush import FlushPart, LogFlush, LogSync, ProducerRebuild
 from .log_validation import LogValidation, remove_leftovers, validate_segments
 from .record_batch import BatchHeader
 from .retention import SealedSegment
-from .segment import (
-    LogLimits,
-    Segment,
-    SegmentPool,
-    base_offsets_in,
-)
+from .segment import LogLimits, Segment, SegmentPool, base_offsets_in
 from .segment_part import LogPart, SegmentPart
 from .segment_summary import SegmentSummary
 
@@ -102,7 +97,7 @@ class LogSegments:
     @property
     def size_bytes(self) -> int:
         """Bytes of all segments."""
-        return self._sealed_bytes + self._segments[-1].end.position
+        return self._sealed_bytes + self._segments[-1].size_bytes
 
     @property
     def dirty(self) -> bool:

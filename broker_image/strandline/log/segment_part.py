@@ -211,31 +211,30 @@ class LogPart:
     changes: int
     _loaded: list[tuple[ReadableSegment, OffsetIndex]] = field(default_factory=list)
 
-    def read(self, *, max_bytes: int, any_size: bool, range_min_bytes: int = READ_ALL) -> LogRead:
+    def read(
+        self,
+        *,
+        max_bytes: int,
+        any_size: bool,
+        range_min_bytes: int = READ_ALL,
+        cached_only: bool = False,
+    ) -> LogRead:
         """Read whole batches and let the files go; any_size lets the first one exceed max_bytes.
 
         Neighbouring batches of range_min_bytes and more stay in their file. A change of the log
         meanwhile may show as any of the errors: the log knows the difference.
+
+        Raises:  BlockingIOError with cached_only, where the disk would have to be asked
         """
         try:
             return self._read(
-                max_bytes, any_size=any_size, range_min_bytes=range_min_bytes, cached_only=False
-            )
-        except (OSError, CorruptBatch, IndexError) as error:
-            return LogRead(error=error)
-        finally:
-            self.close()
-
-    def read_cached(
-        self, *, max_bytes: int, any_size: bool, range_min_bytes: int
-    ) -> LogRead | None:
-        """Read as `read` does if that asks no disk, or else nothing: for the event loop."""
-        try:
-            return self._read(
-                max_bytes, any_size=any_size, range_min_bytes=range_min_bytes, cached_only=True
+                max_bytes,
+                any_size=any_size,
+                range_min_bytes=range_min_bytes,
+                cached_only=cached_only,
             )
         except BlockingIOError:
-            return None
+            raise
         except (OSError, CorruptBatch, IndexError) as error:
             return LogRead(error=error)
         finally:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from math import inf, nan
 
+import pytest
 from prometheus_client import generate_latest
 
 from strandline import names
@@ -26,6 +28,22 @@ def filled(topics: int) -> Metrics:
 
 def test_the_text_equals_that_of_prometheus_client() -> None:
     metrics = filled(1_200)
+    assert asyncio.run(metrics.exposition()) == generate_latest(metrics.registry)
+
+
+@pytest.mark.parametrize(
+    "value", [0, 1, -2.5, 1e-9, 999_999.5, 1e6, 123_456_789.0, 1e300, inf, nan]
+)
+def test_each_scrape_equals_that_of_prometheus_client_whatever_changed(value: float) -> None:
+    """The lines up to their values are kept from the first scrape."""
+    metrics = filled(3)
+    asyncio.run(metrics.exposition())
+    metrics.gauge(names.BROKER_EPOCH).set(value)
+    metrics.histogram(names.EVENT_LOOP_LAG_SECONDS).observe(abs(value))
+    metrics.counter(names.PRODUCED_BYTES_TOTAL).labels("topic-1").inc(7)
+    metrics.counter(names.PRODUCED_BYTES_TOTAL).labels("topic-new").inc(abs(value))
+    metrics.watch_ended('a"b\\c\nd')
+    metrics.gauge(names.WATCH_LAST_EVENT_TIMESTAMP_SECONDS).labels("pods").set(value)
     assert asyncio.run(metrics.exposition()) == generate_latest(metrics.registry)
 
 

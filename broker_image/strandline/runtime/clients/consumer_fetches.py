@@ -11,7 +11,7 @@ and not read: the listener sends them from their file (ADR 0079).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -326,8 +326,10 @@ class ConsumerFetches:
         self, readable: list[_Readable], left: int, *, any_size: bool
     ) -> list[_Records]:
         """Find records, and read the few; in a thread only if the disk has to be asked."""
-        done = _read_cached_parts(_open_parts(readable), left, any_size=any_size)
-        if done is None:
+        try:
+            parts = _open_parts(readable)
+            done = _read_parts(parts, left, any_size=any_size, cached_only=True)
+        except BlockingIOError:
             done = await self._read_in_thread(readable, left, any_size=any_size)
         return [self._taken(each, outcome) for each, outcome in zip(readable, done, strict=True)]
 
@@ -423,49 +425,32 @@ def _open_parts(readable: Sequence[_Readable]) -> list[tuple[LogPart | ErrorCode
 
 
 def _read_parts(
-    parts: Sequence[tuple[LogPart | ErrorCode, int]], left: int, *, any_size: bool
-) -> list[_Outcome]:
-    """Read parts one after the other, in any thread, and close them all."""
-    done = _outcomes(parts, left, LogPart.read, any_size=any_size)
-    return [each for each in done if each is not None]
-
-
-def _read_cached_parts(
-    parts: Sequence[tuple[LogPart | ErrorCode, int]], left: int, *, any_size: bool
-) -> list[_Outcome] | None:
-    """Read parts one after the other, on the event loop; None if the disk has to be asked."""
-    done: list[_Outcome] = []
-    for outcome in _outcomes(parts, left, LogPart.read_cached, any_size=any_size):
-        if outcome is None:
-            return None
-        done.append(outcome)
-    return done
-
-
-def _outcomes(
     parts: Sequence[tuple[LogPart | ErrorCode, int]],
     left: int,
-    read: Callable[..., LogRead | None],
     *,
     any_size: bool,
-) -> Iterator[_Outcome | None]:
-    """Yield what was read of each part, None where the read had nothing to say."""
+    cached_only: bool = False,
+) -> list[_Outcome]:
+    """Read parts one after the other, in any thread, and close them all.
+
+    Raises:  BlockingIOError with cached_only, where the disk would have to be asked
+    """
+    done: list[_Outcome] = []
     for part, cap_bytes in parts:
         if isinstance(part, ErrorCode):
-            yield part
-        elif left > 0 or any_size:
-            found = read(
-                part,
+            done.append(part)
+            continue
+        read = LogRead()
+        if left > 0 or any_size:
+            read = part.read(
                 max_bytes=min(cap_bytes, left),
                 any_size=any_size,
                 range_min_bytes=RANGE_MIN_BYTES,
+                cached_only=cached_only,
             )
-            if found is None:
-                yield None
-                continue
-            any_size = any_size and not found.size_bytes
-            left -= found.size_bytes
-            yield part, found
         else:
             part.close()
-            yield part, LogRead()
+        any_size = any_size and not read.size_bytes
+        left -= read.size_bytes
+        done.append((part, read))
+    return done

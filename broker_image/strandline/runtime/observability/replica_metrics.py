@@ -22,7 +22,7 @@ from strandline.runtime.event_loop.clock import Clock
 from strandline.runtime.storage.disk_space import DiskSpace
 from strandline.runtime.storage.replica_store import ReplicaStore
 
-from .exposition import PARTITIONS_PER_STEP, header, sample
+from .exposition import PARTITIONS_PER_STEP, header, in_steps, sample
 from .notice_reporters import CoreNoticeReporter
 from .replica_lines import COUNTED_ROWS, KEPT_ROWS, ROWS, ReplicaLines, SeenReplica, TimeTexts
 
@@ -96,7 +96,8 @@ class ReplicaMetrics:
         self._forget_replicas_that_are_gone()
         kept = ([block.texts[row] for block in blocks] for row in range(len(KEPT_ROWS)))
         for row, texts in zip(ROWS, (*kept, ends, caught_up), strict=True):
-            yield "".join((header(row.name, row.documentation, row.kind.value), *texts))
+            yield header(row.name, row.documentation, row.kind.value)
+            yield from in_steps(texts)
         yield self._broker_text(shown, blocks)
 
     def _seen(self, tp: TopicPartition) -> SeenReplica | None:
