@@ -52,12 +52,12 @@ class RemoveConfigMaps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveServices:
-    """Delete Services of an external listener that its cluster no longer has."""
+    """Delete Services of an external listener that nobody wants, or that keep another's port."""
 
     services: tuple[ObjectRef, ...]
 
     def __str__(self) -> str:
-        return f"remove Services {[each.name for each in self.services]}: no listener needs them"
+        return f"remove Services {[each.name for each in self.services]} of the external listener"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,19 +74,37 @@ def _service_spec(
     return {"type": listener.service_type, "selector": dict(selector), "ports": [port]}
 
 
-def superfluous_services(cluster: DesiredCluster, observed: ObservedCluster) -> list[ObjectRef]:
-    """Return the Services of an external listener that the cluster no longer wants."""
-    wanted = {f"{cluster.ref.name}-{suffix}" for suffix in service_specs(cluster, {})}
+def services_to_remove(cluster: DesiredCluster, observed: ObservedCluster) -> tuple[ObjectRef, ...]:
+    """Return the cluster's Services of a listener that nobody wants, or that are in another's way.
+
+    The API server gives a port of the nodes to one Service alone, and a refusal ends a pass: two
+    brokers that swap their ports would wait for each other for ever.
+    """
+    specs = service_specs(cluster, {})
+    wanted = {f"{cluster.ref.name}-{suffix}": spec for suffix, spec in specs.items()}
+    owner = {spec["ports"][0].get("nodePort"): name for name, spec in wanted.items()}
     first, others = _service_name(cluster, None), f"{_service_name(cluster, None)}-"
-    return [
+    return tuple(
         found.ref
         for (kind, name), (ownership, found) in sorted(observed.parts.items())
         if kind == kinds.SERVICE.kind
         and (name == first or name.startswith(others))
-        and name not in wanted
+        and (name not in wanted or _is_in_the_way(name, cluster, observed, owner))
         and found.is_applied
         and ownership in {Ownership.OURS, Ownership.ORPHAN}
-    ]
+    )
+
+
+def _is_in_the_way(
+    name: str, cluster: DesiredCluster, observed: ObservedCluster, owner: Mapping[int | None, str]
+) -> bool:
+    """Tell whether a wanted Service has the port that owner gives to another one.
+
+    One that is a load balancer and stays one is left: without it its address would change.
+    """
+    found, listener = observed.services[name], cluster.external
+    stays = listener is not None and found.service_type == listener.service_type != NODE_PORT
+    return not stays and owner.get(found.node_port, name) != name
 
 
 def addresses(

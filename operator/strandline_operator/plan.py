@@ -69,14 +69,14 @@ def plan_cluster(
     desired = replace(desired, spread_nodes=spread.nodes, image=choice.wanted.image)
     current = _present_objects(desired, observed, config)
     former = _former_config_maps(desired, observed, current)
-    bodies = _all_objects(desired, observed, current, former)
-    obstacle = _refused_part(_parts_of(bodies, observed))
+    bodies = [*_former_objects(desired, observed, former), *current]
+    outside = resources.external_services_of(desired, has_topics=observed.has_topics)
+    obstacle = _refused_part(_parts_of([*bodies, *outside], observed))
     obstacle = obstacle or _brokers_left_out(desired, observed) or refusal or choice.obstacle
     actions: list[Action] = []
     if obstacle is None:
-        actions = _apply_actions(bodies, observed)
-        if gone := external.superfluous_services(desired, observed):
-            actions.append(RemoveServices(services=tuple(gone)))
+        # The last: a nodePort that is refused ends the pass.
+        actions = _apply_actions(bodies, observed) + _outside(outside, desired, observed)
     if obstacle is None or not obstacle.refused:
         actions += _removals(desired, former)
     if obstacle is None:
@@ -109,20 +109,12 @@ def plan_cluster(
     return actions + _restart_actions(desired, step)
 
 
-def _all_objects(
-    desired: DesiredCluster,
-    observed: ObservedCluster,
-    current: list[Object],
-    former: list[FoundObject],
+def _former_objects(
+    desired: DesiredCluster, observed: ObservedCluster, former: list[FoundObject]
 ) -> list[Object]:
-    """Return what is to be applied, in order."""
+    """Return the ConfigMaps of former revisions, which go before the present objects."""
     has_topics = observed.has_topics
-    return [
-        *(resources.former_config_map(desired, each, has_topics=has_topics) for each in former),
-        *current,
-        # The last: a nodePort that is refused ends the pass.
-        *resources.external_services_of(desired, has_topics=has_topics),
-    ]
+    return [resources.former_config_map(desired, each, has_topics=has_topics) for each in former]
 
 
 def _has_its_pods(actions: Sequence[Action]) -> bool:
@@ -254,6 +246,15 @@ def _brokers_left_out(desired: DesiredCluster, observed: ObservedCluster) -> Rea
         f"exist; create the cluster with at least {highest + 1} replicas"
     )
     return Readiness(reason="BrokersLeftOut", message=message, refused=True)
+
+
+def _outside(
+    bodies: list[Object], desired: DesiredCluster, observed: ObservedCluster
+) -> list[Action]:
+    """Return the actions on the Services of the external listener."""
+    gone = external.services_to_remove(desired, observed)
+    removals: list[Action] = [RemoveServices(services=gone)] if gone else []
+    return removals + _apply_actions(bodies, observed)
 
 
 def _why_apply(body: Object, part: tuple[Ownership, FoundObject] | None) -> str:

@@ -38,6 +38,7 @@ OTHER_PARTITIONS = range(1, 6)
 """Those beside partition 0, which is read from its beginning."""
 LIMIT_MS = 90_000
 COMMAND_SECONDS = 150
+LOG_LINES = 40
 CONTROL_NODE = "control"
 RACK_KEY = "test.strandline.dev/rack"
 """A label that no scheduler looks at."""
@@ -54,13 +55,14 @@ SHOWN = re.compile(r"broker (\d) at (\S+)")
 class Reader:
     """A person on this machine who types a page's commands in a clone of the repository."""
 
-    def __init__(self, cluster: Cluster, namespace: str, folder: Path) -> None:
+    def __init__(self, cluster: Cluster, kubernetes: Kubernetes, folder: Path) -> None:
+        self._kubernetes = kubernetes
         kubeconfig = folder / "kubeconfig"
         kubeconfig.touch(mode=0o600)
         kubeconfig.write_text(cluster.kubeconfig.read_text())
         path = f"{programs()}:{os.environ['PATH']}"
         self._environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": path}
-        self.types(f"kubectl config set-context --current --namespace={namespace}")
+        self.types(f"kubectl config set-context --current --namespace={kubernetes.namespace}")
 
     def types(self, line: str) -> str:
         """Run a command and return what it printed; fail with that if it failed."""
@@ -74,8 +76,15 @@ class Reader:
             timeout=COMMAND_SECONDS,
             check=False,
         )
-        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}\n{self._seen()}"
         return done.stdout
+
+    def _seen(self) -> str:
+        """Return what tells why a command failed: the cluster's status, and the operator's log."""
+        status = self._kubernetes.kubectl("get", "brokercluster", "default", "-o", "yaml")
+        chosen = "-l=app.kubernetes.io/component=operator"
+        log = self._kubernetes.kubectl("logs", chosen, f"--tail={LOG_LINES}")
+        return status + log
 
 
 @pytest.fixture
@@ -89,7 +98,7 @@ def installed(cluster: Cluster) -> Iterator[Installed]:
 @pytest.fixture
 def reader(cluster: Cluster, installed: Installed, tmp_path: Path) -> Reader:
     """Provide a reader whose kubectl context is the release's namespace."""
-    return Reader(cluster, installed.kubernetes.namespace, tmp_path)
+    return Reader(cluster, installed.kubernetes, tmp_path)
 
 
 def condition(kubernetes: Kubernetes) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from strandline_operator import kinds
-from strandline_operator.actions import Action
+from strandline_operator.actions import Action, RemoveServices
 from strandline_operator.plan import plan_cluster
 
 from .samples import CONFIG, NODE_PORT, NOW, Manifest, World, cluster, made
@@ -180,6 +180,26 @@ def test_what_a_changed_or_removed_listener_leaves_goes() -> None:
     assert world.names(kinds.SERVICE, "default-external") == ["default-external-mine"]
     assert wanted(world) == [None, None, None]
     assert "externalListener" not in world.get(kinds.CLUSTER, "default")["status"]
+
+
+def test_a_service_that_has_the_port_of_another_goes_first() -> None:
+    """The API server gives out a port of the nodes once, and a refusal ends the pass."""
+    world = settled(**NODE_PORTS, brokers=[{"broker": 2, "nodePort": 30_093}])
+    brokers = [{"broker": 0, "nodePort": 30_093}]
+    world.put({**cluster(externalListener={**NODE_PORTS, "brokers": brokers})})
+    planned = [str(action) for action in plan(world) if "Service" in str(action)]
+    assert planned[0] == f"remove Services {['default-external-2']} of the external listener"
+    assert planned[1].startswith("apply Service default-external-0")
+    settle(world)
+    assert wanted(world) == [{"port": 30_093}, {"port": NODE_PORT}, {"port": NODE_PORT}]
+
+
+def test_a_load_balancer_is_not_given_up_for_its_port() -> None:
+    """It would get another address: the API server's refusal tells who wants what."""
+    world = settled(**LOAD_BALANCERS, brokers=[{"broker": 2, "nodePort": 30_093}])
+    brokers = [{"broker": 0, "nodePort": 30_093}]
+    world.put({**cluster(externalListener={**LOAD_BALANCERS, "brokers": brokers})})
+    assert not any(isinstance(action, RemoveServices) for action in plan(world))
 
 
 def test_a_service_of_somebody_else_is_not_touched() -> None:
