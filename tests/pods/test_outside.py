@@ -13,11 +13,13 @@ import re
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from strandline_cli.commands import CommandFailed
 from strandline_cli.kubectl import Kubernetes
 from strandline_cli.under_load import kill_broker
 from tests.support.clients import SentRecords, producer_of, read_all
@@ -76,15 +78,17 @@ class Reader:
             timeout=COMMAND_SECONDS,
             check=False,
         )
-        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}\n{self._seen()}"
+        if done.returncode:
+            self._show_why()
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
-    def _seen(self) -> str:
-        """Return what tells why a command failed: the cluster's status, and the operator's log."""
-        status = self._kubernetes.kubectl("get", "brokercluster", "default", "-o", "yaml")
-        chosen = "-l=app.kubernetes.io/component=operator"
-        log = self._kubernetes.kubectl("logs", chosen, f"--tail={LOG_LINES}")
-        return status + log
+    def _show_why(self) -> None:
+        """Print what may tell why a command failed: the cluster's status, the operator's log."""
+        chosen = ("-l", "app.kubernetes.io/component=operator", f"--tail={LOG_LINES}")
+        with suppress(CommandFailed):
+            print(self._kubernetes.kubectl("get", "brokercluster", "default", "-o", "yaml"))
+            print(self._kubernetes.kubectl("logs", *chosen))
 
 
 @pytest.fixture

@@ -67,15 +67,20 @@ def test_node_ports_are_given_and_told_and_go_with_the_listener(operator: Operat
 
 def test_two_brokers_swap_their_ports(operator: OperatorProcess) -> None:
     apply_orders(operator)
-    ports = [30_021, 30_022, 30_023]  # which Kubernetes gives to nobody who does not ask for them
-    for wished in (ports, [ports[1], ports[0], ports[2]]):
-        brokers = [{"broker": n, "nodePort": port} for n, port in enumerate(wished)]
-        listen(operator, {"type": "NodePort", "brokers": brokers})
-        for broker, port in enumerate(wished):
-            operator.wait_for("port", lambda: node_port(operator, f"{FIRST}-{broker}") == port)  # noqa: B023
+    # Kubernetes gives these to nobody who does not ask for them.
+    give_ports(operator, [30_021, 30_022, 30_023])
+    give_ports(operator, [30_022, 30_021, 30_023])
     operator.wait_for(
         "all applied", lambda: condition(operator, "Reconciled").get("status") == "True"
     )
+
+
+def give_ports(operator: OperatorProcess, ports: list[int]) -> None:
+    """Choose the port of each broker, and wait until its Service has it."""
+    brokers = [{"broker": number, "nodePort": port} for number, port in enumerate(ports)]
+    listen(operator, {"type": "NodePort", "brokers": brokers})
+    names = [f"{FIRST}-{number}" for number in range(len(ports))]
+    operator.wait_for("ports", lambda: [node_port(operator, name) for name in names] == ports)
 
 
 def test_a_load_balancers_address_reaches_the_broker_object(operator: OperatorProcess) -> None:
