@@ -23,6 +23,7 @@ from strandline.core.events import (
 from strandline.core.fetch_changes import FetchPartition
 from strandline.core.live_brokers import LiveBrokers
 from strandline.core.local_log import LocalLog
+from strandline.core.marked_partitions import MarkedPartitions
 from strandline.core.replicas import Replicas
 from strandline.core.settings import CoreSettings
 from strandline.errors import ErrorCode
@@ -145,6 +146,7 @@ def log(
         tp=tp,
         topic_name=NAME,
         settings=TopicSettings(),
+        moved=MarkedPartitions(),
         log_start_offset=start,
         log_end_offset=end_offset,
         high_watermark=high_watermark,

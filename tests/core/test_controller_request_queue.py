@@ -11,6 +11,7 @@ from strandline.core.controller_request_queue import (
 from strandline.core.effects import PersistedPartition, PersistState
 from strandline.core.events import LiveBrokersChanged, StopReplicaReceived
 from strandline.core.local_log import LocalLog
+from strandline.core.marked_partitions import MarkedPartitions
 from strandline.errors import ErrorCode
 from strandline.model import (
     BrokerEpoch,
@@ -118,7 +119,7 @@ def test_requests_that_queued_share_a_write_in_their_order() -> None:
 
 def test_repeated_request_needs_no_write() -> None:
     work = queue()
-    work.load(hosted(le=3, pe=5), LocalLog.loaded(hosted()))
+    work.load(hosted(le=3, pe=5), LocalLog.loaded(hosted(), MarkedPartitions()))
     work.submit(leader_and_isr(command(state(le=3, pe=5))))
     writes, ready = work.begin()
     assert writes == []
@@ -127,7 +128,7 @@ def test_repeated_request_needs_no_write() -> None:
 
 def test_deletion_does_not_share_a_write_with_what_follows() -> None:
     work = queue()
-    work.load(hosted(), LocalLog.loaded(hosted()))
+    work.load(hosted(), LocalLog.loaded(hosted(), MarkedPartitions()))
     work.submit(stop(TP))
     work.submit(leader_and_isr(command(state(le=9, pe=9), is_new=True)))
     writes, ready = work.begin()
@@ -153,7 +154,7 @@ def test_a_replica_that_is_deleted_at_once_is_written_before_it_is_made() -> Non
 def test_epoch_in_the_log_counts_as_accepted() -> None:
     work = queue()
     found = hosted(5, le=1, pe=1, epochs="0@0 4@2")
-    assert work.load(found, LocalLog.loaded(found)) == 4
+    assert work.load(found, LocalLog.loaded(found, MarkedPartitions())) == 4
     work.submit(leader_and_isr(command(state(le=3, pe=9))))
     assert work.begin()[1][0].partition_errors == (ErrorCode.FENCED_LEADER_EPOCH,)
 
@@ -189,7 +190,7 @@ def test_only_the_last_waiting_announcement_counts() -> None:
 
 def test_adopted_state_is_written_unless_it_is_old_or_the_partition_gone() -> None:
     work = queue()
-    work.load(hosted(pe=5), LocalLog.loaded(hosted()))
+    work.load(hosted(pe=5), LocalLog.loaded(hosted(), MarkedPartitions()))
     work.submit_adopted(TP, NAME, state(pe=6))
     writes, ready = work.begin()
     assert ready == []

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from strandline.core.effects import RestartLogAt, TruncateTo, WriteEpochCheckpoint
 from strandline.core.local_log import LocalLog
+from strandline.core.marked_partitions import MarkedPartitions
 from strandline.core.notices import Truncated
 from strandline.errors import InvariantViolation
 from strandline.model import LeaderEpoch, TopicSettings
 
-from .samples import batch, hosted, log, starts
+from .samples import TP, batch, hosted, log, starts
 
 EPOCH = LeaderEpoch(3)
 
@@ -79,14 +81,14 @@ def test_epoch_that_falls_stops_the_broker() -> None:
 
 
 def test_loaded_log_without_epochs_stops_the_broker_if_it_has_records() -> None:
-    assert LocalLog.loaded(hosted(0, epochs="")).log_end_offset == 0
+    assert LocalLog.loaded(hosted(0, epochs=""), MarkedPartitions()).log_end_offset == 0
     with pytest.raises(InvariantViolation):
-        LocalLog.loaded(hosted(5, epochs=""))
+        LocalLog.loaded(hosted(5, epochs=""), MarkedPartitions())
 
 
 def test_loaded_log_whose_epoch_begins_beyond_its_end_stops_the_broker() -> None:
     with pytest.raises(InvariantViolation):
-        LocalLog.loaded(replace(hosted(5), epochs=starts((0, 0), (1, 6))))
+        LocalLog.loaded(replace(hosted(5), epochs=starts((0, 0), (1, 6))), MarkedPartitions())
 
 
 def test_appended_records_end_where_the_next_ones_begin() -> None:
@@ -144,7 +146,7 @@ def test_log_end_is_durable_at_once_unless_each_append_is_flushed() -> None:
 
 
 def test_loaded_log_is_on_disk_and_what_is_appended_to_it_is_not() -> None:
-    mine = LocalLog.loaded(hosted(5, epochs="0@0"))
+    mine = LocalLog.loaded(hosted(5, epochs="0@0"), MarkedPartitions())
     mine.adopt_settings(EVERY_APPEND)
     mine.append(2)
     assert (mine.durable_end_offset, mine.log_end_offset) == (5, 7)
@@ -168,7 +170,7 @@ def test_flush_beyond_the_log_end_stops_the_broker() -> None:
 
 
 def test_follower_takes_no_high_watermark_that_a_power_cut_could_leave_without_its_log() -> None:
-    mine = LocalLog.loaded(hosted(5, epochs="0@0"))
+    mine = LocalLog.loaded(hosted(5, epochs="0@0"), MarkedPartitions())
     mine.adopt_settings(EVERY_APPEND)
     mine.append(3)
     mine.follow_high_watermark(8)
@@ -176,3 +178,33 @@ def test_follower_takes_no_high_watermark_that_a_power_cut_could_leave_without_i
     mine.on_flushed(8)
     mine.follow_high_watermark(8)
     assert mine.high_watermark == 8
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda mine: mine.raise_high_watermark(4),
+        lambda mine: mine.follow_high_watermark(2),
+        lambda mine: mine.truncate_to(2, leader_epoch=LeaderEpoch(1), reason="divergence"),
+        lambda mine: mine.restart_at(9, leader_epoch=LeaderEpoch(1), reason="out of range"),
+    ],
+)
+def test_log_is_marked_when_its_high_watermark_moves(move: Callable[[LocalLog], None]) -> None:
+    moved = MarkedPartitions()
+    mine = LocalLog(
+        tp=TP,
+        topic_name="orders",
+        settings=TopicSettings(),
+        moved=moved,
+        log_end_offset=5,
+        high_watermark=3,
+        epochs=starts((0, 0)),
+    )
+    assert moved.take() == [TP]
+    mine.raise_high_watermark(3)
+    mine.follow_high_watermark(3)
+    mine.append(1)
+    assert moved.take() == []
+    move(mine)
+    assert mine.high_watermark != 3
+    assert moved.take() == [TP]

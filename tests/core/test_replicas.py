@@ -65,6 +65,15 @@ def new_replicas(settings: CoreSettings = SETTINGS) -> Replicas:
     return Replicas(BrokerId(0), BrokerEpoch(1), BrokerEpoch(1), settings)
 
 
+def stop(tp: TopicPartition) -> StopReplicaReceived:
+    return StopReplicaReceived(
+        request_id=2,
+        controller_epoch=ControllerEpoch(1),
+        broker_epoch=BrokerEpoch(1),
+        partitions=(tp,),
+    )
+
+
 def test_log_cannot_be_clean_since_a_later_epoch() -> None:
     with pytest.raises(InvariantViolation):
         Replicas(BrokerId(0), BrokerEpoch(1), BrokerEpoch(2), SETTINGS)
@@ -151,6 +160,21 @@ def test_high_watermarks_are_written_when_they_changed() -> None:
     ]
 
 
+def test_a_checkpoint_lacks_replicas_that_are_gone_and_looks_at_moved_ones_alone() -> None:
+    core = Core()
+    both = leader_and_isr(command(state(isr=entries(0))), command(state(), tp=OTHER_TP))
+    core.step(both)
+    interval_ms = SETTINGS.high_watermark_checkpoint_interval_ms
+    (first,) = of_type(core.step(Ticked(), after_ms=interval_ms), WriteHighWatermarkCheckpoint)
+    assert first == WriteHighWatermarkCheckpoint(high_watermarks=((TP, 0), (OTHER_TP, 0)))
+    core.step(produced(1, 2))
+    assert core.replicas._context.moved_high_watermarks.take() == [TP]
+    core.replicas._context.moved_high_watermarks.mark(TP)
+    core.step(stop(OTHER_TP))
+    (later,) = of_type(core.step(Ticked(), after_ms=interval_ms), WriteHighWatermarkCheckpoint)
+    assert later == WriteHighWatermarkCheckpoint(high_watermarks=((TP, 2),))
+
+
 def test_lost_log_directory_writes_no_checkpoint_and_refuses_requests() -> None:
     core = Core()
     core.send_state(state(isr=entries(0)))
@@ -168,13 +192,7 @@ def test_lost_log_directory_writes_no_checkpoint_and_refuses_requests() -> None:
 def test_controller_requests_that_wait_for_a_lost_state_file_are_refused() -> None:
     replicas = new_replicas()
     replicas.step(leader_and_isr(command(state())), 0)
-    stop = StopReplicaReceived(
-        request_id=2,
-        controller_epoch=ControllerEpoch(1),
-        broker_epoch=BrokerEpoch(1),
-        partitions=(TP,),
-    )
-    replicas.step(stop, 0)
+    replicas.step(stop(TP), 0)
     effects = replicas.step(LogDirectoryLost(reason="gone"), 0)
     assert [type(each) for each in effects] == [ReplyLeaderAndIsr, ReplyStopReplica]
     assert replicas.step(StatePersisted(token=1), 0) == []

@@ -1,7 +1,7 @@
 """What every role of this broker reads: its identity, the settings, the live brokers.
 
-One value per `Replicas`, shared by all partitions. `LiveBrokers`, `IsrRetries` and `IsrChecks`
-change; their files say which callers change them.
+One value per `Replicas`, shared by all partitions. `LiveBrokers`, `IsrRetries` and
+`MarkedPartitions` change; their files say which callers change them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from itertools import count
 
 from strandline.model import BrokerEpoch, BrokerId, IsrEntry
 
-from .isr_checks import IsrChecks
 from .isr_retries import IsrRetries
 from .live_brokers import LiveBrokers
+from .marked_partitions import MarkedPartitions
 from .settings import CoreSettings
 
 _REQUEST_BITS = 32
@@ -32,7 +32,8 @@ class BrokerContext:
     settings: CoreSettings
     live: LiveBrokers
     isr_retries: IsrRetries = field(default_factory=IsrRetries)
-    isr_checks: IsrChecks = field(default_factory=IsrChecks)
+    isr_checks: MarkedPartitions = field(default_factory=MarkedPartitions)
+    moved_high_watermarks: MarkedPartitions = field(default_factory=MarkedPartitions)
     request_numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def next_request_id(self) -> int:

@@ -69,7 +69,7 @@ class ControllerRequests:
             return
         if event.hosted.tp in self._partitions:
             raise InvariantViolation("a replica is loaded once", partition=str(event.hosted.tp))
-        log = LocalLog.loaded(event.hosted)
+        log = LocalLog.loaded(event.hosted, self._context.moved_high_watermarks)
         floor = self._queue.load(event.hosted, log)
         self._partitions[log.tp] = Partition(
             log=log,
@@ -171,7 +171,12 @@ class ControllerRequests:
         partition = self._partitions.get(command.tp)
         effects: list[Effect] = []
         if partition is None:
-            log = LocalLog(tp=command.tp, topic_name=command.topic_name, settings=command.settings)
+            log = LocalLog(
+                tp=command.tp,
+                topic_name=command.topic_name,
+                settings=command.settings,
+                moved=self._context.moved_high_watermarks,
+            )
             partition = self._partitions[command.tp] = Partition(log=log, context=self._context)
             effects.append(_create(command))
         elif partition.log.adopt_settings(command.settings):
@@ -199,6 +204,7 @@ class ControllerRequests:
             stopped = self._partitions.pop(tp, None)
             if stopped is not None:
                 stopped.leave_role()
+                self._context.moved_high_watermarks.mark(tp)
             # Also for a replica unknown here: an earlier process may have left its folder.
             effects.append(DeleteReplica(tp=tp))
         effects.append(

@@ -81,7 +81,7 @@ class LeaderReplica:
 
     def unsettle_followers(self) -> None:
         """Have the ISR and each follower's next fetch looked at: call it before any change."""
-        self.context.isr_checks.ask(self.log.tp)
+        self.context.isr_checks.mark(self.log.tp)
         for progress in self.followers.values():
             progress.unsettle(self.log.tp)
 
@@ -151,7 +151,7 @@ class LeaderReplica:
         if is_replaced or broker_epoch < progress.broker_epoch:
             return False
         if broker_epoch > progress.broker_epoch:
-            self.context.isr_checks.ask(self.log.tp)
+            self.context.isr_checks.mark(self.log.tp)
             self.followers[follower] = reset_progress(
                 progress,
                 broker_epoch=broker_epoch,
@@ -186,7 +186,7 @@ class LeaderReplica:
             leavers = stale_incarnations(self.proposer.isr.entries, self.followers)
             effects = self.proposer.propose_leavers(leavers, now_ms) + self.propose_joiner(now_ms)
         if moved:
-            self.context.isr_checks.ask(self.log.tp)
+            self.context.isr_checks.mark(self.log.tp)
             effects += self.advance_high_watermark(now_ms)
         if start_moved:
             effects += self.advance_low_watermark()

@@ -29,6 +29,7 @@ from .effects import (
     WriteEpochCheckpoint,
 )
 from .epochs import EpochCache
+from .marked_partitions import MarkedPartitions
 from .notices import LogStartAdvanced, Truncated
 
 
@@ -37,11 +38,13 @@ class LocalLog:
 
     log_start_offset is the first offset that is still kept, durable_start_offset the log start that
     a restart finds at least; log_end_offset is the offset of the next record. high_watermark is the
-    first offset that is not known to be committed.
+    first offset that is not known to be committed; the log is marked among moved, those of its
+    broker, when it is made and whenever that offset moves.
     """
 
     __slots__ = (
         "_flushed_offset",
+        "_moved",
         "_settings",
         "durable_start_offset",
         "epochs",
@@ -58,6 +61,7 @@ class LocalLog:
         tp: TopicPartition,
         topic_name: str,
         settings: TopicSettings,
+        moved: MarkedPartitions,
         log_start_offset: int = 0,
         log_end_offset: int = 0,
         flushed_offset: int = 0,
@@ -72,10 +76,12 @@ class LocalLog:
         self.log_end_offset = log_end_offset
         self._flushed_offset = flushed_offset
         self.high_watermark = high_watermark
+        self._moved = moved
+        moved.mark(tp)
         self._check()
 
     @classmethod
-    def loaded(cls, hosted: HostedPartition) -> LocalLog:
+    def loaded(cls, hosted: HostedPartition, moved: MarkedPartitions) -> LocalLog:
         """Return the log of a replica found on disk.
 
         Raises:  InvariantViolation if records have no epoch: nothing could compare such a log with
@@ -87,6 +93,7 @@ class LocalLog:
             tp=hosted.tp,
             topic_name=hosted.topic_name,
             settings=TopicSettings(),
+            moved=moved,
             log_start_offset=hosted.log_start_offset,
             log_end_offset=hosted.log_end_offset,
             flushed_offset=hosted.log_end_offset,
@@ -152,7 +159,7 @@ class LocalLog:
         """Move the high watermark as a leader does: never down."""
         if high_watermark < self.high_watermark:
             raise self._broken("a leader's high watermark never falls", wanted=high_watermark)
-        self.high_watermark = high_watermark
+        self._move_high_watermark(high_watermark)
         self._check()
 
     def follow_high_watermark(self, leaders: int) -> None:
@@ -161,7 +168,7 @@ class LocalLog:
         A checkpoint above what a power cut leaves would look like a loss at the next start.
         """
         reached = max(self.high_watermark, self.durable_end_offset)
-        self.high_watermark = max(self.log_start_offset, min(leaders, reached))
+        self._move_high_watermark(max(self.log_start_offset, min(leaders, reached)))
         self._check()
 
     def advance_start(self, offset: int, *, reason: str) -> list[Effect]:
@@ -209,7 +216,8 @@ class LocalLog:
         effects: list[Effect] = []
         kept = min(offset, end)
         below = max(0, self.high_watermark - kept)
-        self.log_end_offset, self.high_watermark = kept, min(self.high_watermark, kept)
+        self.log_end_offset = kept
+        self._move_high_watermark(min(self.high_watermark, kept))
         self._flushed_offset = min(self._flushed_offset, kept)
         if kept < end:
             effects.append(TruncateTo(tp=self.tp, offset=kept))
@@ -232,10 +240,16 @@ class LocalLog:
         if start < end:
             below = max(0, self.high_watermark - offset)
             effects.append(self._truncated(end, start, below, leader_epoch, reason))
-        self.log_start_offset = self.high_watermark = self.log_end_offset = offset
+        self.log_start_offset = self.log_end_offset = offset
+        self._move_high_watermark(offset)
         self.durable_start_offset = self._flushed_offset = offset
         self._check()
         return effects
+
+    def _move_high_watermark(self, high_watermark: int) -> None:
+        if high_watermark != self.high_watermark:
+            self.high_watermark = high_watermark
+            self._moved.mark(self.tp)
 
     def _check(self) -> None:
         """Stop the broker if the offsets contradict each other."""

@@ -41,7 +41,7 @@ def become_leader(
             if broker != context.broker_id
         },
     )
-    context.isr_checks.ask(log.tp)
+    context.isr_checks.mark(log.tp)
     effects = log.begin_epoch(state.leader_epoch, log.log_end_offset)
     effects.append(
         BecameLeader(

@@ -96,7 +96,7 @@ class Replicas:
         self._checkpoint_period_ms = settings.high_watermark_checkpoint_interval_ms
         self._isr_check_at_ms = 0
         self._checkpoint_at_ms = 0
-        self._checkpointed: tuple[tuple[TopicPartition, int], ...] = ()
+        self._checkpointed: dict[TopicPartition, int] = {}
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Take one event; return the effects, in performing order.
@@ -198,7 +198,7 @@ class Replicas:
             if partition is not None and isinstance(leader := partition.role, LeaderReplica):
                 effects += leader.check_isr(now_ms)
                 if not leader.is_settled:
-                    self._context.isr_checks.ask(tp)
+                    self._context.isr_checks.mark(tp)
         return effects
 
     def _resend_due(self, now_ms: int) -> list[Effect]:
@@ -210,10 +210,17 @@ class Replicas:
         return effects
 
     def _checkpoint(self) -> list[Effect]:
-        high_watermarks = self.high_watermarks()
-        if self._controller_requests.storage_lost or high_watermarks == self._checkpointed:
+        """Write the high watermarks of all replicas if any moved; look at those alone."""
+        moved = self._context.moved_high_watermarks.take()
+        if self._controller_requests.storage_lost or not moved:
             return []
-        self._checkpointed = high_watermarks
+        for tp in moved:
+            partition = self._partitions.get(tp)
+            if partition is None:
+                self._checkpointed.pop(tp, None)
+            else:
+                self._checkpointed[tp] = partition.log.high_watermark
+        high_watermarks = tuple(sorted(self._checkpointed.items()))
         return [WriteHighWatermarkCheckpoint(high_watermarks=high_watermarks)]
 
     @property
