@@ -29,7 +29,7 @@ from strandline_cli.clusters import cache_folder
 from .bulk import NoCompiler, compiled
 from .cluster import Cluster, NotFormed
 from .figures import FIGURES, Figure, Row, row_of
-from .kafka_cluster import KafkaCluster
+from .kafka_cluster import KafkaCluster, jars
 from .strandline_cluster import StrandlineCluster
 from .trials import ALONE, BESIDE, ENDING, IDLE_PARTITIONS, IDLE_TOPIC, Machine, Trial, Values
 from .warming import WARM_GIB_MAX, warm
@@ -82,6 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _measure(folder: Path, given: argparse.Namespace, found: Found, void: list[str]) -> None:
     """Run the trials; what was found before an error stays."""
+    if not given.alone:
+        jars()  # what is missing is told before anything starts
     bulk = compiled(folder)
     with ExitStack() as stack:
         clusters: list[Cluster] = []

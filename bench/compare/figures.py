@@ -35,7 +35,7 @@ class Figure:
     aim: float | None = None
 
 
-def _bulk(trial: str, title: str, speed: float, cpu: float | None) -> tuple[Figure, ...]:
+def _bulk(trial: str, title: str, speed: float | None, cpu: float | None) -> tuple[Figure, ...]:
     return (
         Figure(
             trial=trial,
@@ -80,7 +80,10 @@ FIGURES: Final = (
     *_bulk("bulk-6", "1 KiB x6", 1.5, 0.7),
     *_bulk("bulk-12", "1 KiB x12", 1.5, 0.7),
     *_bulk("bulk-333", "1 KiB x333", 1.5, 0.7),
+    *_bulk("small-1", "100 B x1", None, None),
     *_bulk("small-6", "100 B x6", 1.0, 1.0),
+    *_bulk("small-12", "100 B x12", None, None),
+    *_bulk("small-333", "100 B x333", None, None),
     _consumed("bulk-1", 1, 1.0),
     _consumed("bulk-6", 6, 1.0),
     _consumed("bulk-12", 12, 1.0),

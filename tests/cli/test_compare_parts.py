@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +18,11 @@ from bench.compare.strandline_cluster import malloc_settings
 from bench.compare.trials import ALONE, BESIDE, ENDING
 from bench.compare.used import Spent, Usage, reclaimed_pages, used_of
 from bench.compare.warming import is_warm
+from tests.support.commands import REPOSITORY
 
 SPEED = Figure(trial="t", name="n", title="speed", unit="MB/s", more_is_better=True, goal=1.5)
 COST = Figure(trial="t", name="n", title="cost", unit="s/GB", goal=0.7)
+LIMIT_SECONDS = 60
 GAP = Figure(trial="t", name="n", title="gap", unit="s", aim=0.3)
 
 
@@ -147,6 +150,26 @@ def test_brokers_of_the_bench_allocate_memory_as_in_their_image() -> None:
         "MALLOC_TRIM_THRESHOLD_",
         "MALLOC_TOP_PAD_",
     }
+
+
+def test_a_machine_without_java_is_told_so_before_anything_starts(tmp_path: Path) -> None:
+    for program in ("awk", "bash", "date", "dirname"):
+        found = shutil.which(program)
+        assert found is not None
+        (tmp_path / program).symlink_to(found)
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.compare", "--folder", str(tmp_path)],
+        check=False,
+        env={**os.environ, "PATH": str(tmp_path)},
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+    )
+    assert done.returncode == 1
+    assert "error: java is missing: install a Java of version 17 or newer" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "warming" not in done.stdout
 
 
 def test_a_run_that_is_interrupted_prints_the_table_of_what_it_measured(
