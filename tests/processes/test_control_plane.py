@@ -11,6 +11,7 @@ import pytest
 from tests.support.commands import CommandError, kubectl
 from tests.support.control_plane import ControlPlane
 from tests.support.eventually import eventually
+from tests.support.fixtures import namespace_name
 
 pytestmark = pytest.mark.processes
 
@@ -35,6 +36,28 @@ def test_objects_outlive_a_stop_of_the_api_server(
     finally:
         control_plane.start_api()
     assert control_plane.get("configmap", "before", "-n", namespace)["data"] == {"kept": "yes"}
+
+
+def test_the_controller_manager_begins_anew_after_an_outage_of_the_api_server(
+    control_plane: ControlPlane,
+) -> None:
+    """One that saw the outage would act after up to a minute, and so fail the tests behind it."""
+    pid_file = control_plane.folder / "kube-controller-manager.pid"
+    before = pid_file.read_text()
+    control_plane.start_api()
+    assert pid_file.read_text() == before
+    control_plane.stop_api()
+    control_plane.start_api()
+    assert pid_file.read_text() != before
+    name = namespace_name("late")
+    control_plane.kubectl("create", "namespace", name)
+    eventually(
+        lambda: control_plane.get("serviceaccount", "default", "-n", name),
+        within_ms=20_000,
+        what="a service account",
+        retry_on=(CommandError,),
+    )
+    control_plane.kubectl("delete", "namespace", name, "--wait=false")
 
 
 def test_a_frozen_api_server_accepts_connections_and_answers_nothing(
