@@ -212,6 +212,14 @@ class Broker(Protocol):
         """
         ...
 
+    def knows(self, topic_name: str, partition: int) -> bool:
+        """Tell whether this broker has heard of a partition."""
+        ...
+
+    async def heard(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """Wait until the broker has heard of these partitions, by topic name, a second at most."""
+        ...
+
     def list_offset(
         self, topic_name: str, partition: int, timestamp: int, leader_epoch: LeaderEpoch | None
     ) -> ListedOffset:

@@ -41,7 +41,7 @@ def test_epoch_of_the_request_must_be_ours(requested: int | None, error: ErrorCo
 
 def test_broker_that_does_not_lead_refuses() -> None:
     partition = leading()
-    assert find_leader(None, None) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert find_leader(None, None) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     partition.on_committed_state(state(leader=1, le=4, pe=1), 0)
     assert find_leader(partition, LeaderEpoch(4)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert find_leader(partition, LeaderEpoch(3)) is ErrorCode.FENCED_LEADER_EPOCH
@@ -125,6 +125,14 @@ def test_only_the_leader_returns_the_end_of_an_epoch() -> None:
         end(1, 5),
     )
     assert reads_over(None).end_offset_for_epoch(TP, LeaderEpoch(1), None) == (
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
         UNKNOWN_EPOCH_END,
     )
+
+
+def test_a_consumer_of_a_partition_that_moved_away_is_to_look_for_its_leader() -> None:
+    """The library librdkafka takes UNKNOWN_TOPIC_OR_PARTITION for final, and resets its offset."""
+    gone = reads_over(None)
+    refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert gone.list_offset(TP, -2, None)[0] is refused
+    assert gone.visible_range(TP, LeaderEpoch(1)) is refused

@@ -137,7 +137,7 @@ def test_views_show_what_a_leader_knows() -> None:
         == 2
     )
     assert core.replicas.consumer_reads.end_offset_for_epoch(OTHER_TP, LeaderEpoch(0), None) == (
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
         UNKNOWN_EPOCH_END,
     )
     assert core.replicas.view(OTHER_TP) is None

@@ -151,8 +151,8 @@ def test_cancelled_request_gets_no_response() -> None:
 
 def test_produce_to_a_partition_not_hosted_here_is_refused() -> None:
     core = leading()
-    unknown = response(core.step(produced(7, tp=OTHER_TP)))
-    assert unknown.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    refused = response(core.step(produced(7, tp=OTHER_TP)))
+    assert refused.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_follower_waits_at_the_end_until_an_append_completes_its_fetch() -> None:
@@ -193,7 +193,7 @@ def test_refused_partition_does_not_delay_the_others() -> None:
     core = leading()
     effects = core.step(fetched(1, fetch(0), fetch(0, tp=OTHER_TP)))
     errors = {each.tp: each.error for each in reads(effects)}
-    assert errors[OTHER_TP] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert errors[OTHER_TP] is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_follower_that_is_not_assigned_is_refused_with_unknown_leader_epoch() -> None:

@@ -175,8 +175,19 @@ class MemoryBroker:
         self.failure: Exception | None = None
         self.next_producer_id = 1000
         self._grown = asyncio.Event()
+        self.awaited: list[list[tuple[str, int]]] = []
+        """for each request that waited for news of partitions, what it waited for"""
+        self.news = asyncio.Event()
+        self.news.set()
         self.suspected: dict[str, asyncio.Event] = {}
         """topics whose leader may have died, each with what is set when another one leads"""
+
+    def knows(self, topic_name: str, partition: int) -> bool:
+        return (topic_name, partition) in self.logs
+
+    async def heard(self, partitions: Sequence[tuple[str, int]]) -> None:
+        self.awaited.append(list(partitions))
+        await self.news.wait()
 
     def leaders_settled(self, topic_names: Sequence[str] | None) -> Awaitable[None] | None:
         named = self.suspected if topic_names is None else topic_names

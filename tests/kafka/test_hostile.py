@@ -33,6 +33,8 @@ MEMORY_MAX_BYTES = BYTES_PER_ELEMENT_MAX * ELEMENTS + 12 * MIB
 """The decoded request and its response, and the largest frame of a shape."""
 TURNS_MAX = 20 * ELEMENTS // TURN_ELEMENTS
 """Turns of a request that needs each of its elements twenty times, and a read that follows."""
+CANCELLED_TURNS = 2
+"""After these a task that waited for something, and was cancelled, has ended."""
 LEFT_MAX_BYTES = 1 * MIB
 """What may stay when the connection is gone: caches of the codecs, and a log that grew."""
 
@@ -46,7 +48,8 @@ async def send(shared: ListenerState, data: bytes) -> int:
         for _ in range(TURNS_MAX):
             await asyncio.sleep(0)
         client.connection.connection_lost(None)
-        await asyncio.sleep(0)
+        for _ in range(CANCELLED_TURNS):
+            await asyncio.sleep(0)
     return max(longest, *steps)
 
 

@@ -13,10 +13,12 @@ from strandline.kafka_listener.wire import Message
 from strandline.model import Acks
 from tests.kafka import requests
 from tests.kafka.requests import only
-from tests.kafka.support import LEADER_EPOCH, ListenerThread, MemoryBroker, make_batch
+from tests.kafka.support import LEADER_EPOCH, ListenerThread, MemoryBroker, MemoryLog, make_batch
 from tests.kafka.wire_client import WireClient
+from tests.support.eventually import eventually
 
 ZSTD = 4
+LIMIT_MS = 5_000
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -303,6 +305,32 @@ def test_list_offsets_answers_times_and_ends_in_the_order_of_the_request(
         (0, ErrorCode.FENCED_LEADER_EPOCH, -1),
         (1, ErrorCode.NONE, 0),
     ]
+
+
+@pytest.mark.parametrize("timestamp", [-1, -2, 1])
+def test_list_offsets_of_a_partition_without_news_waits_for_them(
+    running: ListenerThread, broker: MemoryBroker, timestamp: int
+) -> None:
+    running.call(broker.news.clear)
+    with WireClient(running.port) as client, WireClient(running.port) as other:
+        client.send(schemas.LIST_OFFSETS, 6, requests.list_offsets(timestamp, topic="fresh"))
+        known = only(other.ask(schemas.LIST_OFFSETS, 6, requests.list_offsets(timestamp)))
+        assert known["error_code"] == ErrorCode.NONE
+        eventually(lambda: bool(broker.awaited), LIMIT_MS, "a wait for news")
+        running.call(lambda: broker.logs.update({("fresh", 0): MemoryLog()}))
+        running.call(broker.news.set)
+        _, response = client.receive()
+    assert only(response)["error_code"] == ErrorCode.NONE
+    assert broker.awaited == [[("fresh", 0)]]
+
+
+def test_list_offsets_of_a_partition_that_nobody_knows_is_refused_after_the_wait(
+    running: ListenerThread, broker: MemoryBroker
+) -> None:
+    with WireClient(running.port) as client:
+        response = client.ask(schemas.LIST_OFFSETS, 6, requests.list_offsets(-2, topic="nowhere"))
+    assert only(response)["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert broker.awaited == [[("nowhere", 0)]]
 
 
 def test_a_request_for_times_waits_for_one_search_at_a_time(

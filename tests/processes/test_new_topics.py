@@ -6,13 +6,18 @@ Real brokers, a real operator, a real API server; a proxy before it refuses and 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from strandline.errors import ErrorCode
+from strandline.kafka_listener import schemas
+from strandline.kafka_listener.wire import Message
+from tests.kafka.requests import only
+from tests.kafka.wire_client import WireClient
 from tests.reconcile.conftest import OperatorProcess
 from tests.support import strandline_objects as objects
 from tests.support.api_proxy import ApiProxy, Write
@@ -100,6 +105,38 @@ def test_clients_hear_of_a_new_topic_as_a_whole(world: World) -> None:
     world.group.control_plane.apply(objects.topic(world.group.namespace, "whole", partitions=many))
     eventually(look, 30_000, "the topic")
     assert seen == {0, many}
+
+
+def test_offsets_of_a_topic_are_told_by_a_leader_that_hears_of_it_last(world: World) -> None:
+    """A client that another broker told asks a leader that has the news yet to read."""
+    brokers, controller = world.group.brokers, world.group.controller()
+    number = (controller + 1) % len(brokers)
+    late = brokers[number]
+
+    def led_by_late() -> Sequence[int]:
+        with WireClient(brokers[controller].internal_port) as client:
+            response = client.ask(schemas.METADATA, 9, {"topics": [{"name": "late"}]})
+        (topic,) = response["topics"]
+        partitions = topic["partitions"]
+        return [each["index"] for each in partitions if each["leader_id"] == number]
+
+    late.freeze()
+    try:
+        spread = objects.topic(world.group.namespace, "late", partitions=len(brokers))
+        world.group.control_plane.apply(spread)
+        first, *_ = eventually(led_by_late, 30_000, "a partition of the broker that is late")
+        with WireClient(late.internal_port) as client:
+            asked = {"index": first, "timestamp": -2, "current_leader_epoch": -1}
+            topics: list[Message] = [{"name": "late", "partitions": [asked]}]
+            head = {"replica_id": -1, "isolation_level": 0}
+            client.send(schemas.LIST_OFFSETS, 6, {**head, "topics": topics})
+            late.thaw()
+            _, response = client.receive()
+    finally:
+        late.thaw()
+    listed = only(response)
+    # A machine that stood still for long may have another leader by now.
+    assert listed["error_code"] in {ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
 
 @pytest.mark.parametrize("status", [401, 403, 409, 422, 429, 500])

@@ -35,9 +35,13 @@ def find_leader(
 
     The epoch is compared before the role: a requester with an older view must learn that
     first, one with a newer view must try again later (KIP-320).
+    A partition without a replica here may well exist: NOT_LEADER_OR_FOLLOWER makes a client look
+    for its leader, where librdkafka's ListOffsets takes UNKNOWN_TOPIC_OR_PARTITION for final.
+
+    Source: Kafka ReplicaManager.getPartitionOrError
     """
     if partition is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
     role = partition.role
     # The common case first: a requester with our own view.
     if isinstance(role, LeaderReplica) and (

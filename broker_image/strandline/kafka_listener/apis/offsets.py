@@ -1,7 +1,8 @@
 """ListOffsets and OffsetForLeaderEpoch.
 
 Registered in `apis`. The offsets they return are bounded by the high watermark or by the epochs
-that the broker knows. Only a search by time does not respond at once.
+that the broker knows. A search by time does not respond at once, nor does ListOffsets for a
+partition that the broker has not heard of yet.
 """
 
 from __future__ import annotations
@@ -37,21 +38,33 @@ def list_offsets(
     """Return the earliest offset, the high watermark, or the first offset at or after a time."""
     if (yield from names_a_partition_twice(request)):
         return (yield from refused_whole(request, ErrorCode.INVALID_REQUEST))
-    by_time = []
+    by_time, unheard = [], []
     for topic in request["topics"]:
         for partition in topic["partitions"]:
             if partition["timestamp"] >= 0:
                 by_time.append((topic["name"], partition))
+            if not context.broker.knows(topic["name"], partition["index"]):
+                unheard.append((topic["name"], partition["index"]))
             yield
         yield
     finish = partial(_listed, context, version, request)
-    if not by_time:
+    if not by_time and not unheard:
         return (yield from finish({}))
-    return DeferredResponse(result=_search(context, by_time), finish=finish, may_cancel=True)
+    found = _search(context, unheard, by_time)
+    return DeferredResponse(result=found, finish=finish, may_cancel=True)
 
 
-async def _search(context: RequestContext, wanted: Sequence[tuple[str, Message]]) -> _Found:
-    """Search one partition after the other: each request waits for one search at a time."""
+async def _search(
+    context: RequestContext,
+    unheard: Sequence[tuple[str, int]],
+    wanted: Sequence[tuple[str, Message]],
+) -> _Found:
+    """Wait for news of unheard partitions, then search one partition after the other.
+
+    Each request waits for one search at a time.
+    """
+    if unheard:
+        await context.broker.heard(unheard)
     return {
         (topic_name, partition["index"]): await context.broker.find_offset(
             topic_name,

@@ -53,6 +53,7 @@ from .record_deletions import RecordDeletions
 from .refused_batches import RefusedBatches, SentBatch
 from .suspect_leaders import SuspectLeaders
 from .time_searches import TimeSearches
+from .unheard_partitions import UnheardPartitions
 
 
 @dataclass(slots=True, kw_only=True)
@@ -109,6 +110,7 @@ class BrokerApi:
         self._store = store
         self._metadata = metadata
         self._suspects = suspects
+        self._unheard = UnheardPartitions(metadata=metadata)
         self._producer_ids = producer_ids
         self._submit = submit
         self._next_request_id = next_request_id
@@ -136,6 +138,18 @@ class BrokerApi:
     def leaders_settled(self, topic_names: Sequence[str] | None) -> Awaitable[None] | None:
         """Return what to await before these topics' leaders are told, None to tell them now."""
         return self._suspects.settled(topic_names)
+
+    def on_metadata(self) -> None:
+        """Let requests for partitions of which nothing was known look again."""
+        self._unheard.look_again()
+
+    def knows(self, topic_name: str, partition: int) -> bool:
+        """Tell whether this broker has heard of a partition."""
+        return self._metadata.resolve(topic_name, partition) is not None
+
+    async def heard(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """Wait until this broker has heard of all these partitions, a second at most."""
+        await self._unheard.heard(partitions)
 
     def allocate_producer_id(self) -> int:
         """Return a producer id that no broker ever handed out before (ADR 0005)."""

@@ -276,6 +276,7 @@ class BrokerService:
 
     def _on_metadata(self) -> None:
         self._suspects.look_again()
+        self._broker_api.on_metadata()
         self._peers.note_metadata()
 
     def _on_persisted(self, token: int) -> None:
