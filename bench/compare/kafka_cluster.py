@@ -10,6 +10,7 @@ import socket
 import struct
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,7 @@ _DESCRIBE_QUORUM: Final = 55
 _METADATA_TOPIC: Final = b"__cluster_metadata"
 
 
+@cache
 def jars() -> Path:
     """Return the folder of Kafka's jars; the first use downloads them.
 
