@@ -17,7 +17,7 @@ from typing import Final
 from strandline.controller_session.metadata_cache import MetadataCache
 
 AWAITED_MAX_MS: Final = 1_000
-"""What no news made known by then does not exist, or this broker is cut off from the controller."""
+"""A partition without news by then does not exist, or the controller cannot reach this broker."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
